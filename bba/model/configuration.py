@@ -1,0 +1,81 @@
+"""The model's configuration: it alone decides every shape, so a pruned model is the same class with smaller numbers."""
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+
+@strict
+class BBAConfig(PreTrainedConfig):
+    """Shapes of a BERT-compatible encoder with a list of attention heads per layer.
+
+    Heads keep the numbers they had in the dense model: `kept_heads[l]` lists the heads that layer `l` still has,
+    out of `dense_heads[l]`. Everything that depends on a head budget counts against the dense model.
+
+    Args:
+        vocab_size: number of tokens.
+        hidden_size: width of the residual stream.
+        head_size: width of one head; fixed by the dense model, never by what is left of it.
+        dense_heads: number of heads per layer in the dense model; its length is the number of layers.
+        kept_heads: for each layer, the numbers of the heads that are there, ascending. Default: all of them.
+        ffn_sizes: number of feed-forward neurons per layer.
+        max_position_embeddings: longest input in tokens.
+        type_vocab_size: number of segment types (BERT has 2).
+        dropout: probability used on embeddings, sub-layer outputs and the pooled vector in training.
+        attention_dropout: probability used on attention weights in training.
+        layer_norm_eps: epsilon of every LayerNorm.
+        initializer_range: standard deviation of fresh weights.
+        pad_token_id: the token that stands for "nothing here".
+    """
+
+    model_type = "bba"
+
+    vocab_size: int = 30522
+    hidden_size: int = 128
+    head_size: int = 16
+    dense_heads: list[int] | tuple[int, ...] = (8, 8, 8, 8)
+    kept_heads: list[list[int]] | None = None
+    ffn_sizes: list[int] | tuple[int, ...] = (512, 512, 512, 512)
+    max_position_embeddings: int = 128
+    type_vocab_size: int = 2
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+    pad_token_id: int | None = 0
+
+    def __post_init__(self, **kwargs: object) -> None:
+        if self.kept_heads is None:
+            self.kept_heads = [list(range(count)) for count in self.dense_heads]
+        super().__post_init__(**kwargs)
+
+    def validate_layers(self) -> None:
+        """Check that the per-layer lists agree with each other."""
+        layers = len(self.dense_heads)
+        if layers == 0 or len(self.heads) != layers or len(self.ffn_sizes) != layers:
+            raise ValueError(
+                f"dense_heads, kept_heads and ffn_sizes list {layers}, {len(self.heads)} and {len(self.ffn_sizes)} "
+                "layers; they must list the same number, at least one."
+            )
+        for layer, (kept, dense) in enumerate(zip(self.heads, self.dense_heads, strict=True)):
+            if sorted(set(kept)) != list(kept) or any(not 0 <= head < dense for head in kept):
+                raise ValueError(f"kept_heads[{layer}] is {kept}; expected ascending numbers from 0 to {dense - 1}.")
+
+    @property
+    def heads(self) -> list[list[int]]:
+        """The heads each layer still has, by their numbers in the dense model."""
+        return self.kept_heads or []
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of Transformer layers."""
+        return len(self.dense_heads)
+
+    @property
+    def num_dense_heads(self) -> int:
+        """Number N of heads of the dense model, against which a budget is counted."""
+        return sum(self.dense_heads)
+
+    @property
+    def num_kept_heads(self) -> int:
+        """Number of heads that are there."""
+        return sum(len(kept) for kept in self.heads)

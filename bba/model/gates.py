@@ -1,0 +1,104 @@
+"""Monotone head gates: one learned score per head, and a budget that opens the heads in the order of their scores.
+
+Soft gates follow `g(b) = sigmoid((score + beta(b)) / tau)` with one offset `beta` for all heads, chosen so that the mean
+gate equals the budget `b`. Every head of a model costs the same, so the mean gate is the share of attention cost.
+`beta` grows with `b`; therefore no gate ever closes as the budget grows.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from bba.errors import BudgetError
+
+
+def check_budget(budget: float) -> float:
+    """Return `budget` as a float, or say what a budget is.
+
+    Raises:
+        BudgetError: it is not a finite number in (0, 1].
+    """
+    try:
+        value = float(budget)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0.0 < value <= 1.0:
+        raise BudgetError(
+            f"The budget {budget!r} is not usable: give a number above 0 and up to 1, such as 0.5 for half the heads."
+        )
+    return value
+
+
+def heads_at(budget: float, total: int) -> int:
+    """Return k = max(1, floor(budget · total)): how many of `total` heads a budget pays for.
+
+    One head is the floor. The tiny term guards against products such as 0.3 · 10 = 2.999….
+    """
+    return max(1, math.floor(check_budget(budget) * total + 1e-9))
+
+
+def _solve_offset(scores: Tensor, budget: float, temperature: float) -> Tensor:
+    """Find beta with mean(sigmoid((scores + beta) / temperature)) = budget by bisection, in double precision."""
+    logit = math.log(budget) - math.log1p(-budget)
+    # At the ends every gate is at most (at least) the budget, so the root lies between them.
+    low, high = -scores.max() + temperature * logit, -scores.min() + temperature * logit
+    for _ in range(80):
+        middle = (low + high) / 2
+        below = torch.sigmoid((scores + middle) / temperature).mean() < budget
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return (low + high) / 2
+
+
+class HeadGates(nn.Module):
+    """The learned order of a model's heads, and the gates it gives at a budget.
+
+    Args:
+        present: number of heads that are there, n.
+        total: number of heads of the dense model, N.
+    """
+
+    def __init__(self, present: int, total: int) -> None:
+        super().__init__()
+        self.total = total
+        self.scores = nn.Parameter(torch.zeros(present))
+
+    def soft(self, budget: float, temperature: float = 1.0) -> Tensor:
+        """Return gates in [0, 1] whose mean is `budget`, shape (n,); at budget 1 all ones.
+
+        The gradient passes through the offset: with w = g(1 - g), d(beta)/d(score_i) = -w_i / sum(w), which is what one
+        Newton step taken at the solution yields.
+        """
+        if check_budget(budget) == 1.0:
+            return torch.ones_like(self.scores)
+        scores = self.scores.double()
+        offset = _solve_offset(scores.detach(), budget, temperature)
+        gates = torch.sigmoid((scores + offset) / temperature)
+        slope = (gates * (1 - gates)).mean().detach() / temperature
+        offset = offset - (gates.mean() - budget) / slope
+        return torch.sigmoid((scores + offset) / temperature).to(self.scores.dtype)
+
+    def hard(self, budget: float) -> Tensor:
+        """Return gates that are exactly 0 or 1, with exactly `heads_at(budget, N)` ones, shape (n,)."""
+        gates = torch.zeros_like(self.scores)
+        gates[self.order()[: heads_at(budget, self.total)]] = 1.0
+        return gates
+
+    def straight_through(self, budget: float, temperature: float = 1.0) -> Tensor:
+        """Return the hard gates' values with the soft gates' gradient, shape (n,)."""
+        soft = self.soft(budget, temperature)
+        return self.hard(budget) + soft - soft.detach()
+
+    def order(self) -> Tensor:
+        """Return the heads' positions from the first to open to the last, shape (n,); ties go to the lower position."""
+        return torch.argsort(self.scores.detach(), descending=True, stable=True)
+
+    def opening_budgets(self) -> Tensor:
+        """Return for each head the smallest budget at which it is open, shape (n,): rank / N, the first rank being 1.
+
+        The first head is always open: it is the floor of one head.
+        """
+        budgets = torch.empty_like(self.scores)
+        ranks = torch.arange(1, len(self.scores) + 1, dtype=budgets.dtype, device=budgets.device)
+        budgets[self.order()] = ranks / self.total
+        return budgets

@@ -1,0 +1,1 @@
+"""Cost of a configuration, and structural pruning in three steps: score, plan, cut."""

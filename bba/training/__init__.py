@@ -1,0 +1,1 @@
+"""Training stages on the Hugging Face Trainer."""

@@ -1,0 +1,89 @@
+"""The stages of training, each resumable: dense warm start, soft gates, hard gates."""
+
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sklearn.metrics import accuracy_score
+from torch import Tensor
+from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, TrainingArguments
+
+from bba.model import BBAForSequenceClassification
+from bba.model.inference import logits_of, pad
+from bba.pruning.importance import head_importance
+from bba.settings import StageSettings, TrainSettings
+from bba.training.trainer import BudgetTrainer, Stage
+
+logger = logging.getLogger(__name__)
+
+IMPORTANCE_TEXTS = 512
+"""Validation texts that the first order of the heads is estimated on."""
+
+
+def encode(texts: Sequence[str], labels: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Return token ids and labels as a dataset."""
+    ids = tokenizer(list(texts), truncation=True, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
+    return Dataset.from_dict({"input_ids": ids, "labels": list(labels)})
+
+
+def with_teacher(dataset: Dataset, teacher: BBAForSequenceClassification) -> Dataset:
+    """Add the dense model's logits for each text: computed once, as the texts do not change."""
+    logits = logits_of(teacher.eval(), dataset["input_ids"])
+    return dataset.add_column("teacher_logits", logits.tolist())
+
+
+def initial_scores(model: BBAForSequenceClassification, validation: Dataset) -> Tensor:
+    """Return scores that put the heads in the order of their importance, shape (num_kept_heads,).
+
+    The scores are the normal quantiles of the ranks: a spread of about one, whatever the scale of the importances.
+    """
+    rows = validation.select(range(min(IMPORTANCE_TEXTS, len(validation))))
+    batches = []
+    for ids, label in zip(rows["input_ids"], rows["labels"], strict=True):
+        tokens, _ = pad([ids], model.config.pad_token_id)
+        batches.append({"input_ids": tokens, "labels": torch.tensor([label])})
+    importance = head_importance(model, batches)
+    ranks = importance.argsort().argsort()
+    return torch.special.ndtri((ranks + 0.5) / len(ranks)).float()
+
+
+def last_state(folder: Path) -> Path | None:
+    """Return the newest complete Trainer state in a folder; one cut short while being written lacks its last file."""
+    states = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    return max(states, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _arguments(stage: Stage, plan: StageSettings, settings: TrainSettings, folder: Path, steps: int) -> TrainingArguments:
+    """Map our settings onto transformers' names."""
+    dense = stage == "dense"
+    return TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=plan.epochs,
+        learning_rate=plan.learning_rate,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=128,
+        warmup_steps=min(100, math.ceil(steps / 10)),
+        lr_scheduler_type="linear",
+        logging_steps=50,
+        logging_nan_inf_filter=False,
+        eval_strategy="epoch" if dense else "no",
+        save_strategy="epoch" if dense else "steps",
+        save_steps=settings.save_every,
+        save_total_limit=2,
+        load_best_model_at_end=dense,
+        metric_for_best_model="accuracy" if dense else None,
+        seed=settings.seed,
+        use_cpu=not torch.cuda.is_available(),
+        report_to="none",
+        remove_unused_columns=False,
+        label_names=["labels"],
+        dataloader_pin_memory=False,
+    )
+
+
+def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    return {"accuracy": float(accuracy_score(prediction.label_ids, np.argmax(prediction.predictions, axis=-1)))}

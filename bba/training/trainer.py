@@ -1,0 +1,118 @@
+"""One training stage: transformers' Trainer with a budget drawn at every step."""
+
+import random
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.utils.data import Sampler
+from transformers import Trainer
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+from bba.errors import TrainingError
+from bba.model import HeadGates
+from bba.settings import TrainSettings
+from bba.training.losses import distillation_loss
+
+Stage = Literal["dense", "soft", "hard"]
+
+
+def draw_budget(settings: TrainSettings, stage: Stage, step: int) -> float:
+    """Return the budget of a step: a function of seed, stage and step alone, so that a resumed run draws the same.
+
+    Uniform over [min_budget, 1]; in the hard stage every fourth step trains the dense model and every fourth the
+    smallest, the "sandwich" of slimmable networks (Yu and Huang 2019, arXiv 1903.05134).
+    """
+    if stage == "hard" and step % 4 == 0:
+        return 1.0
+    if stage == "hard" and step % 4 == 2:
+        return settings.min_budget
+    return random.Random(f"{settings.seed}/{stage}/{step}").uniform(settings.min_budget, 1.0)
+
+
+class LengthGrouped(Sampler[int]):
+    """Texts of like length next to each other, in an order that depends on seed and epoch alone."""
+
+    def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
+        self.lengths, self.batch_size, self.seed, self.epoch = lengths, batch_size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch; the data loader calls this."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        return iter(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
+
+
+class BudgetTrainer(Trainer):
+    """Trainer of one stage; everything but the gates, the loss and the data order is transformers' own."""
+
+    def __init__(self, stage: Stage, settings: TrainSettings, **trainer_arguments: Any) -> None:
+        super().__init__(**trainer_arguments)
+        self.stage = stage
+        self.settings = settings
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        lengths = [len(ids) for ids in dataset["input_ids"]]
+        return LengthGrouped(lengths, self.args.train_batch_size, self.settings.seed)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Make AdamW with the head scores as a group of their own: they live on another scale than the weights."""
+        if self.optimizer is None:
+            decayed = set(self.get_decay_parameter_names(self.model))
+            groups: dict[str, list[nn.Parameter]] = {"decayed": [], "plain": [], "scores": []}
+            for name, parameter in self.model.named_parameters():
+                if parameter.requires_grad:
+                    kind = "scores" if name == "gates.scores" else "decayed" if name in decayed else "plain"
+                    groups[kind].append(parameter)
+            self.optimizer = torch.optim.AdamW(
+                [
+                    {"params": groups["decayed"], "weight_decay": self.settings.weight_decay},
+                    {"params": groups["plain"], "weight_decay": 0.0},
+                    {"params": groups["scores"], "weight_decay": 0.0, "lr": self.settings.score_learning_rate},
+                ],
+                lr=self.args.learning_rate,
+            )
+        return self.optimizer
+
+    def _temperature(self) -> float:
+        """Fall from 1 to 0.1 over the soft stage, so that soft gates end close to hard ones."""
+        if self.stage == "hard":
+            return 0.1
+        return 0.1 ** (self.state.global_step / max(1, self.state.max_steps))
+
+    def _gates(self, gates: HeadGates) -> Tensor | None:
+        if self.stage == "dense":
+            return None
+        budget = draw_budget(self.settings, self.stage, self.state.global_step)
+        shape = gates.soft if self.stage == "soft" else gates.straight_through
+        return shape(budget, self._temperature())
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
+    ) -> Tensor | tuple[Tensor, Any]:
+        """Return the loss of a batch at this step's budget; evaluation is at budget 1.
+
+        Raises:
+            TrainingError: the loss is not a finite number.
+        """
+        teacher = inputs.pop("teacher_logits", None)
+        gates = self._gates(self.model.gates) if model.training else None
+        outputs = model(**inputs, head_gates=gates)
+        loss = outputs.loss
+        if teacher is not None and model.training:
+            weight, temperature = self.settings.distill_weight, self.settings.distill_temperature
+            loss = distillation_loss(outputs.logits, inputs["labels"], teacher, weight, temperature)
+        if model.training and not torch.isfinite(loss):
+            raise TrainingError(
+                f"The loss of the {self.stage} stage is not a number at step {self.state.global_step}: lower the "
+                f"learning rate (it is {self.args.learning_rate:g}), then continue from the last good state with --resume."
+            )
+        return (loss, outputs) if return_outputs else loss
