@@ -1,0 +1,1 @@
+"""Examples: files, named tasks and tokenizers."""
