@@ -123,7 +123,7 @@ def _drop_empty(path: Path, frame: pd.DataFrame, columns: list[str]) -> Table:
             )
         if blank.any():
             rows = list(frame.index[blank])
-            problems.append(f"{len(rows):,} without a {column} left out of {path.name}: {name_rows(rows)}.")
+            problems.append(f"Left out of {path.name}, as the {column} is empty: {name_rows(rows)}.")
         frame = frame[~blank]
     return Table(frame, tuple(problems))
 
@@ -237,7 +237,7 @@ def _decodes(path: Path, encoding: str) -> bool:
 def _delimiter(path: Path, encoding: str) -> str:
     """Return the delimiter that splits the header into most columns; a header without any is that of one column."""
     with path.open(encoding=encoding, newline="") as file:
-        header = next((line for line in file if line.strip()), "")
+        header = next((line for line in file if line.strip()), "")[:_HEAD_BYTES]
     widths = {delimiter: len(next(csv.reader([header], delimiter=delimiter), [])) for delimiter in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda delimiter: widths[delimiter])
     return best if widths[best] > 1 else _NO_DELIMITER
