@@ -87,3 +87,63 @@ def _arguments(stage: Stage, plan: StageSettings, settings: TrainSettings, folde
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
     return {"accuracy": float(accuracy_score(prediction.label_ids, np.argmax(prediction.predictions, axis=-1)))}
+
+
+def run_stage(
+    stage: Stage,
+    model: BBAForSequenceClassification,
+    tokenizer: PreTrainedTokenizerBase,
+    data: tuple[Dataset, Dataset],
+    settings: TrainSettings,
+    folder: Path,
+) -> BBAForSequenceClassification:
+    """Train one stage, from its last saved state if there is one, and return the model; a finished stage is only loaded.
+
+    Args:
+        stage: which gates are used.
+        model: the model to train, changed in place.
+        tokenizer: pads the batches.
+        data: encoded training and validation texts.
+        settings: of the whole run.
+        folder: holds this stage's states, and `done` when it is over.
+    """
+    done = folder / "done"
+    if done.is_dir():
+        return BBAForSequenceClassification.from_pretrained(done, dtype=torch.float32)
+    train, validation = data
+    plan: StageSettings = getattr(settings, stage)
+    steps = math.ceil(plan.epochs * len(train) / settings.batch_size)
+    model.gates.requires_grad_(stage != "dense")
+    trainer = BudgetTrainer(
+        stage,
+        settings,
+        model=model,
+        args=_arguments(stage, plan, settings, folder, steps),
+        train_dataset=train,
+        eval_dataset=validation,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        compute_metrics=_accuracy,
+    )
+    resumed = last_state(folder)
+    logger.info("%s stage: %d steps%s", stage, steps, f", going on from {resumed.name}" if resumed else "")
+    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    model.save_pretrained(folder / "writing")
+    (folder / "writing").rename(done)
+    return model.eval()
+
+
+def train_stages(
+    model: BBAForSequenceClassification,
+    tokenizer: PreTrainedTokenizerBase,
+    data: tuple[Dataset, Dataset],
+    settings: TrainSettings,
+    folder: Path,
+) -> BBAForSequenceClassification:
+    """Run the three stages in `folder` and return the budgeted model; see `run_stage` for the arguments."""
+    train, validation = data
+    model = run_stage("dense", model, tokenizer, data, settings, folder / "1-dense")
+    with torch.no_grad():
+        model.gates.scores.copy_(initial_scores(model, validation))
+    taught = (with_teacher(train, model), validation)
+    model = run_stage("soft", model, tokenizer, taught, settings, folder / "2-soft")
+    return run_stage("hard", model, tokenizer, taught, settings, folder / "3-hard")
