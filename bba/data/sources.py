@@ -10,53 +10,14 @@ from pathlib import Path
 
 import datasets
 
+from bba.data.synthetic import TASK as SYNTHETIC
+from bba.data.synthetic import synthetic_data
 from bba.data.tables import Table, name_rows, name_values, read_table
+from bba.data.texts import Split, TextData, deal
 from bba.errors import DataError
 
 DATA_DIR_VARIABLE = "BBA_DATA_DIR"
 _OWN_SHARES = (0.1, 0.1)  # Of a person's own file, for validation and for test.
-
-
-@dataclass(frozen=True)
-class Split:
-    """Texts, and for each of them the position of its label in the label names."""
-
-    texts: list[str]
-    labels: list[int]
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def subset(self, n: int, seed: int) -> "Split":
-        """Return `n` examples, or all if there are fewer, with the classes in the same proportions; order is kept."""
-        if n < 1:
-            raise DataError(f"{n} examples are none to work with: give a number of at least 1.")
-        return self.take(sorted(_mixed_order(self.labels, seed)[:n]))
-
-    def take(self, positions: Sequence[int]) -> "Split":
-        """Return the examples at these positions, in this order."""
-        return Split([self.texts[i] for i in positions], [self.labels[i] for i in positions])
-
-
-@dataclass(frozen=True)
-class TextData:
-    """A classification task, ready to train on."""
-
-    task: str
-    """Name of the task, or of the file."""
-    label_names: tuple[str, ...]
-    """The classes; a label is a position in here."""
-    train: Split
-    validation: Split
-    """For choices: when to stop, which heads to keep."""
-    test: Split
-    """For one measurement at the end."""
-    source: str
-    """Where the texts came from, in words."""
-    licence: str
-    """What may be done with them, in a sentence."""
-    problems: tuple[str, ...] = ()
-    """A sentence for each thing that people should know about the data, such as rows left out."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +67,7 @@ def load_task(
     A file is split 80 / 10 / 10, class by class.
 
     Args:
-        task: a name in `TASKS`, or the path of a CSV, TSV, JSONL or Parquet file.
+        task: "synthetic", a name in `TASKS`, or the path of a CSV, TSV, JSONL or Parquet file.
         data_dir: folder that holds `<task>/train.csv` and `<task>/test.csv`, or is itself `<task>`.
         seed: seed of the splits.
         validation_share: share of a named task's training texts, in (0, 1).
@@ -116,10 +77,12 @@ def load_task(
     Raises:
         DataError: there is no such task, its data is not to be had, or it cannot be used for training.
     """
+    if task == SYNTHETIC:
+        return synthetic_data(seed)
     if task not in TASKS:
         return _load_file(_own_path(task), seed, text_column, label_column)
     (train, test), source, problems = _read_task(task, ("train", "test"), data_dir)
-    validation, rest = _deal(train.labels, (validation_share,), seed)
+    validation, rest = deal(train.labels, (validation_share,), seed)
     return TextData(
         task=task,
         label_names=TASKS[task].label_names,
@@ -234,7 +197,7 @@ def _load_file(path: Path, seed: int, text_column: str | None, label_column: str
     names = _class_names(table)
     small = _check_classes(path, table)
     whole = _to_split(path, table, names)
-    validation, test, train = _deal(whole.labels, _OWN_SHARES, seed)
+    validation, test, train = deal(whole.labels, _OWN_SHARES, seed)
     return TextData(
         task=path.stem,
         label_names=names,
@@ -296,44 +259,3 @@ def _unknown_labels(path: Path, table: Table, known: dict[str, int], label_names
         f"({name_rows(list(unknown.index))}); write {name_values(label_names)} or 0 to {len(label_names) - 1}, "
         "or name the right column with --label-column."
     )
-
-
-# Splitting
-
-
-def _deal(labels: Sequence[int], shares: tuple[float, ...], seed: int) -> list[list[int]]:
-    """Deal the positions of `labels` into a part per share and one for the rest, class by class, order kept.
-
-    Each part gets at least one of a class; a class with too few for that goes to the rest whole.
-    """
-    rng = random.Random(seed)
-    parts: list[list[int]] = [[] for _ in (*shares, None)]
-    for positions in _by_class(labels, rng):
-        left = positions
-        if len(positions) > len(shares):
-            for part, share in zip(parts, shares, strict=False):
-                count = max(1, round(share * len(positions)))
-                part += left[:count]
-                left = left[count:]
-        parts[-1] += left
-    return [sorted(part) for part in parts]
-
-
-def _mixed_order(labels: Sequence[int], seed: int) -> list[int]:
-    """Return the positions of `labels` in an order in which every beginning has the classes in proportion."""
-    rng = random.Random(seed)
-    keys = {}
-    for positions in _by_class(labels, rng):
-        keys.update({p: (rank + rng.random()) / len(positions) for rank, p in enumerate(positions)})
-    return sorted(keys, key=lambda position: keys[position])
-
-
-def _by_class(labels: Sequence[int], rng: random.Random) -> list[list[int]]:
-    """Return the positions of each class, shuffled."""
-    members = defaultdict(list)
-    for position, label in enumerate(labels):
-        members[label].append(position)
-    classes = [members[label] for label in sorted(members)]
-    for positions in classes:
-        rng.shuffle(positions)
-    return classes

@@ -17,6 +17,9 @@ from itertools import islice, product
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from bba.data.texts import Split, TextData
+
+TASK = "synthetic"
 PEOPLE = ("leo", "mia", "tom", "zoe")
 """The labels."""
 THINGS = ("ball", "book", "drum", "hat", "key", "map")
@@ -45,6 +48,25 @@ def examples(count: int, seed: int | str) -> Iterator[tuple[str, int]]:
     """Yield `count` texts with their labels; equal seeds give equal examples."""
     rng = random.Random(f"who took it last/{seed}")
     return islice(iter(lambda: make_example(rng), None), count)
+
+
+def synthetic_split(count: int, seed: int | str) -> Split:
+    """Return `count` fresh examples; equal seeds give equal examples."""
+    texts, labels = zip(*examples(count, seed), strict=True)
+    return Split(list(texts), list(labels))
+
+
+def synthetic_data(seed: int) -> TextData:
+    """Return 40 000 training, 2 000 validation and 10 000 test examples made from a seed."""
+    return TextData(
+        task=TASK,
+        label_names=PEOPLE,
+        train=synthetic_split(40_000, f"{seed}/train"),
+        validation=synthetic_split(2_000, f"{seed}/validation"),
+        test=synthetic_split(10_000, f"{seed}/test"),
+        source="made by bba.data.synthetic",
+        licence="Generated text; free to use.",
+    )
 
 
 def synthetic_tokenizer() -> PreTrainedTokenizerFast:

@@ -28,9 +28,7 @@ def batches_by_length(rows: Sequence[Sequence[int]], batch_size: int) -> Iterabl
 
 
 @torch.inference_mode()
-def logits_of(
-    model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], batch_size: int = 64
-) -> Tensor:
+def logits_of(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
     """Return the logits of token lists in their own order, shape (len(rows), num_labels).
 
     The model is used as it is and must be in evaluation mode.

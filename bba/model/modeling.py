@@ -76,7 +76,7 @@ class SelfAttention(nn.Module):
         """
         if self.heads == 0:
             return self.output.bias.expand_as(hidden), None
-        B, T, _ = hidden.shape  # noqa: N806
+        B, T, _ = hidden.shape
         qkv = self.qkv(hidden).view(B, T, 3, self.heads, self.config.head_size)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, n, T, D)
         dropout = self.config.attention_dropout if self.training else 0.0
@@ -220,9 +220,7 @@ class BBAForSequenceClassification(BBAPreTrainedModel):
             Logits, shape (B, num_labels), attention weights per layer if asked for, and the mean cross-entropy
             against `labels`, shape (B,), if these are given.
         """
-        _, pooled, attentions = self.encoder(
-            input_ids, attention_mask, token_type_ids, head_gates, output_attentions
-        )
+        _, pooled, attentions = self.encoder(input_ids, attention_mask, token_type_ids, head_gates, output_attentions)
         logits = self.classifier(self.dropout(pooled))
         loss = None if labels is None else F.cross_entropy(logits, labels)
         return SequenceClassifierOutput(

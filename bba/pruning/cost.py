@@ -36,7 +36,7 @@ def flops(config: BBAConfig, length: int) -> Cost:
     Per layer with n heads of size D, width C and F neurons: projections 2·T·C·3nD + 2·T·nD·C, scores and values
     2·(2·T·T·nD), feed-forward 2·(2·T·C·F).
     """
-    C = config.hidden_size  # noqa: N806
+    C = config.hidden_size
     widths = [len(kept) * config.head_size for kept in config.heads]
     return Cost(
         embeddings=0,
@@ -50,7 +50,7 @@ def flops(config: BBAConfig, length: int) -> Cost:
 
 def parameters(config: BBAConfig) -> Cost:
     """Count the parameters; head scores count under projections, one a head."""
-    C = config.hidden_size  # noqa: N806
+    C = config.hidden_size
     widths = [len(kept) * config.head_size for kept in config.heads]
     rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
     return Cost(

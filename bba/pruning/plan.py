@@ -31,9 +31,7 @@ def keep_positions(config: BBAConfig, positions: Sequence[int] | Tensor) -> Plan
     present = head_positions(config)
     kept = {present[int(position)] for position in positions}
     return Plan(
-        tuple(
-            tuple(head for head in heads if (layer, head) in kept) for layer, heads in enumerate(config.heads)
-        )
+        tuple(tuple(head for head in heads if (layer, head) in kept) for layer, heads in enumerate(config.heads))
     )
 
 

@@ -16,10 +16,11 @@ from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of, pad
 from bba.pruning.importance import head_importance
 from bba.settings import StageSettings, TrainSettings
-from bba.training.trainer import BudgetTrainer, Stage
+from bba.training.trainer import BudgetTrainer, Clock, Stage
 
 logger = logging.getLogger(__name__)
 
+SECONDS = "seconds.txt"
 IMPORTANCE_TEXTS = 512
 """Validation texts that the first order of the heads is estimated on."""
 
@@ -57,7 +58,9 @@ def last_state(folder: Path) -> Path | None:
     return max(states, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-def _arguments(stage: Stage, plan: StageSettings, settings: TrainSettings, folder: Path, steps: int) -> TrainingArguments:
+def _arguments(
+    stage: Stage, plan: StageSettings, settings: TrainSettings, folder: Path, steps: int
+) -> TrainingArguments:
     """Map our settings onto transformers' names."""
     dense = stage == "dense"
     return TrainingArguments(
@@ -82,11 +85,17 @@ def _arguments(stage: Stage, plan: StageSettings, settings: TrainSettings, folde
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_pin_memory=False,
+        restore_callback_states_from_checkpoint=True,
     )
 
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
     return {"accuracy": float(accuracy_score(prediction.label_ids, np.argmax(prediction.predictions, axis=-1)))}
+
+
+def _clock(trainer: BudgetTrainer) -> Clock:
+    """Return the Trainer's clock: a resumed Trainer has made itself a new one."""
+    return next(callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Clock))
 
 
 def run_stage(
@@ -123,13 +132,20 @@ def run_stage(
         eval_dataset=validation,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
+        callbacks=[Clock()],
     )
     resumed = last_state(folder)
     logger.info("%s stage: %d steps%s", stage, steps, f", going on from {resumed.name}" if resumed else "")
     trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
     model.save_pretrained(folder / "writing")
+    (folder / "writing" / SECONDS).write_text(f"{_clock(trainer).seconds:.1f}", encoding="utf-8")
     (folder / "writing").rename(done)
     return model.eval()
+
+
+def training_seconds(folder: Path) -> float:
+    """Return how long the finished stages in a run's folder trained, stops not counted."""
+    return sum(float(path.read_text(encoding="utf-8")) for path in folder.glob(f"*/done/{SECONDS}"))
 
 
 def train_stages(

@@ -1,6 +1,7 @@
 """One training stage: transformers' Trainer with a budget drawn at every step."""
 
 import random
+import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -8,7 +9,8 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from bba.errors import TrainingError
@@ -30,6 +32,23 @@ def draw_budget(settings: TrainSettings, stage: Stage, step: int) -> float:
     if stage == "hard" and step % 4 == 2:
         return settings.min_budget
     return random.Random(f"{settings.seed}/{stage}/{step}").uniform(settings.min_budget, 1.0)
+
+
+class Clock(TrainerCallback, ExportableState):
+    """Adds up the seconds a stage trains, over all its starts: saved and restored with the Trainer's state."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self.before = before
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds trained so far."""
+        return self.before + time.monotonic() - self.started
+
+    def state(self) -> dict[str, Any]:
+        """Return what the Trainer stores."""
+        return {"args": {"before": self.seconds}, "attributes": {}}
 
 
 class LengthGrouped(Sampler[int]):

@@ -1,0 +1,57 @@
+"""Classifying a whole file: its rows in their order, with constant memory."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+from bba.data.tables import find_text_column, iter_batches
+from bba.errors import DataError
+from bba.predict import BudgetedClassifier
+
+ADDED = ("label", "probability", "budget")
+
+
+def classify_file(
+    classifier: BudgetedClassifier, source: Path, target: Path, budget: float | None, text_column: str | None
+) -> tuple[int, int]:
+    """Write `source`'s rows with label, probability and budget to the CSV `target`, which appears when it is complete.
+
+    A column of the source that has one of these names keeps it; ours is then called `predicted_label`, and so on. A row
+    without text gets empty cells.
+
+    Returns:
+        How many rows were written, and how many of them have no text.
+
+    Raises:
+        DataError: the source cannot be read, or the target is there already or cannot be written.
+    """
+    if target.exists():
+        raise DataError(f"{target} exists already: give --output another name, or remove it first.")
+    column = find_text_column(source, text_column)
+    rows = blank = 0
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".bba-") as folder:
+            unfinished = Path(folder) / target.name
+            for batch in iter_batches(source):
+                answered = _classify(classifier, batch, column, budget)
+                answered.to_csv(unfinished, mode="a", header=rows == 0, index=False, encoding="utf-8")
+                rows += len(batch)
+                blank += int((batch[column].str.strip() == "").sum())
+            os.replace(unfinished, target)
+    except OSError as error:
+        raise DataError(f"{target} could not be written ({error.strerror or error}): choose another place.") from error
+    return rows, blank
+
+
+def _classify(classifier: BudgetedClassifier, batch: pd.DataFrame, column: str, budget: float | None) -> pd.DataFrame:
+    names = {name: f"predicted_{name}" if name in batch.columns else name for name in ADDED}
+    texts = batch[column].str.replace("\0", "", regex=False)
+    filled = texts.str.strip() != ""
+    predictions = classifier.predict(texts[filled].tolist(), budget) if filled.any() else []
+    result = batch.copy()
+    for name in ADDED:
+        result[names[name]] = ""
+        result.loc[filled, names[name]] = [str(getattr(prediction, name)) for prediction in predictions]
+    return result

@@ -1,0 +1,168 @@
+"""The folder contract of a checkpoint: what is in it, and how it is written, read and listed."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from bba.errors import CheckpointError
+from bba.measure.report import Report
+from bba.model import BBAConfig, BBAForSequenceClassification
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+REPORT = "report.json"
+CARD = "README.md"
+REQUIRED = (CONFIG, WEIGHTS, *TOKENIZER)
+"""Without these a folder cannot classify. Report and card are there in all that `train` and `prune` write."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint. The report is None for a folder that another program wrote."""
+
+    model: BBAForSequenceClassification
+    tokenizer: PreTrainedTokenizerBase
+    report: Report | None
+
+
+def round_to_half(model: BBAForSequenceClassification) -> None:
+    """Round the weights to what half precision can hold, so that the stored model is the one that is measured."""
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.copy_(tensor.half().float())
+
+
+def _is_half(weights: Mapping[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, tensor.half().float()) for tensor in weights.values())
+
+
+def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
+    """Write a checkpoint whole or not at all: into a folder of a temporary name, which is then renamed.
+
+    Weights are stored in half precision where this loses nothing (see `round_to_half`).
+
+    Raises:
+        CheckpointError: the folder is there already and is not empty, or it cannot be written.
+    """
+    check_free(folder)
+    weights = checkpoint.model.state_dict()
+    stored = {name: tensor.half() for name, tensor in weights.items()} if _is_half(weights) else weights
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+            inside = Path(temporary) / folder.name
+            checkpoint.model.save_pretrained(inside, state_dict=stored)
+            checkpoint.tokenizer.save_pretrained(inside)
+            if checkpoint.report is not None:
+                text = json.dumps(checkpoint.report.to_json(), indent=1)
+                (inside / REPORT).write_text(text + "\n", encoding="utf-8")
+            (inside / CARD).write_text(card, encoding="utf-8")
+            if folder.exists():
+                folder.rmdir()
+            inside.rename(folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint could not be written to {folder} ({error.strerror or error}): "
+            "make room or choose another place; nothing was changed there."
+        ) from error
+
+
+def check_free(folder: Path) -> None:
+    """Raise a CheckpointError if something is at `folder` already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(f"{folder} exists already: give --out a new name, or remove it first.")
+
+
+def load(folder: Path) -> Checkpoint:
+    """Read a checkpoint; weights are float32 in use.
+
+    Raises:
+        CheckpointError: the folder is not there, is not one of ours, or is damaged.
+    """
+    _check_files(folder)
+    report = read_report(folder)
+    try:
+        config = BBAConfig.from_pretrained(folder)
+        model = _load_model(folder, config)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"The checkpoint {folder} is damaged ({reason}): copy it again, or train it again."
+        ) from error
+    return Checkpoint(model.eval(), tokenizer, report)
+
+
+def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification:
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        model, info = BBAForSequenceClassification.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        transformers_logging.enable_progress_bar()
+    if info["missing_keys"] or info["unexpected_keys"]:
+        odd = sorted({*info["missing_keys"], *info["unexpected_keys"]})
+        raise ValueError(f"its weights do not fit its configuration, {odd[0]} among them")
+    return model
+
+
+def _check_files(folder: Path) -> None:
+    if not folder.is_dir():
+        found = ", ".join(path.name for path in checkpoint_folders(folder.parent)) or "none"
+        raise CheckpointError(f"There is no checkpoint at {folder}; in {folder.parent} there are: {found}.")
+    missing = [name for name in REQUIRED if not (folder / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{folder} is not a complete checkpoint, {' and '.join(missing)} is missing: expected {', '.join(REQUIRED)}."
+        )
+    try:
+        kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
+    except (ValueError, AttributeError) as error:
+        raise CheckpointError(f"{folder / CONFIG} is not JSON of a configuration: copy it again.") from error
+    if kind != BBAConfig.model_type:
+        raise CheckpointError(
+            f"{folder} holds a {kind!r} model, not a budgeted one: train one with `python -m bba train`."
+        )
+
+
+def read_report(folder: Path) -> Report | None:
+    """Read a checkpoint's report without touching its weights; None if it has none.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    path = folder / REPORT
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: copy it again, or train the checkpoint again.") from error
+    return Report.from_json(values)
+
+
+def checkpoint_folders(root: Path) -> list[Path]:
+    """Return the folders in `root` that hold a checkpoint, by name."""
+    if not root.is_dir():
+        return []
+    return sorted(path.parent for path in root.glob(f"*/{CONFIG}") if not path.parent.name.startswith("."))
+
+
+def remove_work(folder: Path) -> None:
+    """Remove a run's folder of training states."""
+    shutil.rmtree(folder, ignore_errors=True)

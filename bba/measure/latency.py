@@ -1,0 +1,164 @@
+"""Latency: really pruned models and the dense one, timed in turn in one run, one measurement at a time."""
+
+import datetime
+import platform
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from torch.utils.benchmark import Timer
+
+from bba.errors import MeasureError
+from bba.measure.report import Latency, LatencyRow
+from bba.model import BBAForSequenceClassification
+from bba.pruning.cost import head_share, predicted_speedup
+from bba.pruning.plan import keep_positions, plan_at
+from bba.pruning.surgery import prune
+
+LOCK = Path(tempfile.gettempdir()) / "bba-measuring.lock"
+MAX_WAIT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class LatencySettings:
+    """On what latency is measured."""
+
+    batch: int = 1
+    """Texts per call."""
+    length: int = 64
+    """Tokens per text."""
+    threads: int = 1
+    """CPU threads."""
+    rounds: int = 15
+    """How often each model is timed; the median over the rounds is shown."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "length", "threads", "rounds"):
+            if getattr(self, name) < 1:
+                raise MeasureError(f"--{name} is {getattr(self, name)}: give a whole number of at least 1.")
+
+
+def cpu_name() -> str:
+    """Return the processor's name as its maker gives it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@contextmanager
+def _alone(waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the one place where measuring is allowed; if it is taken, say so and wait."""
+    lock = FileLock(LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waiting()
+        try:
+            lock.acquire(timeout=MAX_WAIT_SECONDS)
+        except Timeout:
+            raise MeasureError(
+                f"Another measurement has been running for over {MAX_WAIT_SECONDS} seconds: wait for it to end, "
+                f"or delete {LOCK} if none is running."
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def time_in_turn(
+    models: Sequence[BBAForSequenceClassification], settings: LatencySettings, progress: Callable[[float], None]
+) -> np.ndarray:
+    """Time every model in every round, in turn, after a warm-up; return milliseconds a call, shape (rounds, models).
+
+    The models take turns so that a change of the machine's speed meets them all alike; the order turns round each time.
+    """
+    ids = torch.randint(1, models[0].config.vocab_size, (settings.batch, settings.length))
+    timers = [
+        Timer("model(ids)", globals={"model": model, "ids": ids}, num_threads=settings.threads) for model in models
+    ]
+    times = np.empty((settings.rounds, len(models)))
+    with torch.inference_mode():
+        calls = max(1, round(0.02 / timers[0].timeit(5).mean))  # About 20 ms of the dense model at a time.
+        for timer in timers:
+            timer.timeit(max(2, calls // 4))
+        for turn in range(settings.rounds):
+            order = range(len(timers)) if turn % 2 == 0 else reversed(range(len(timers)))
+            for place in order:
+                times[turn, place] = timers[place].timeit(calls).mean * 1e3
+            progress((turn + 1) / settings.rounds)
+    return times
+
+
+def measure_latency(
+    model: BBAForSequenceClassification,
+    budgets: Sequence[float],
+    settings: LatencySettings,
+    progress: Callable[[float], None] = lambda done: None,
+    waiting: Callable[[], None] = lambda: None,
+) -> Latency:
+    """Measure the model as it is, the model pruned to each budget, and the ceiling: the model without attention.
+
+    Args:
+        model: the baseline, called dense here; in evaluation mode.
+        budgets: head budgets below 1 to prune it to.
+        settings: batch, length, threads, rounds.
+        progress: hears the share that is done, in [0, 1].
+        waiting: called once if another measurement has to end first.
+
+    Raises:
+        MeasureError: the texts are longer than the model reads, or the wait was in vain.
+        BudgetError: a budget that the model cannot serve.
+    """
+    if settings.length > model.config.max_position_embeddings:
+        raise MeasureError(
+            f"--length {settings.length} is more than the {model.config.max_position_embeddings} tokens this model "
+            "reads: ask for fewer."
+        )
+    plans = {budget: plan_at(model, budget) for budget in budgets if budget < 1}
+    plans[0.0] = keep_positions(model.config, [])
+    models = [model, *(prune(model, plan).eval() for plan in plans.values())]
+    with _alone(waiting):
+        times = time_in_turn(models, settings, progress)
+    return Latency(
+        cpu=cpu_name(),
+        threads=settings.threads,
+        batch=settings.batch,
+        length=settings.length,
+        rounds=settings.rounds,
+        torch=torch.__version__,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        rows=[
+            _row(budget, pruned, model, settings.length, times[:, 0], times[:, place])
+            for place, (budget, pruned) in enumerate(zip((head_share(model.config), *plans), models, strict=True))
+        ],
+    )
+
+
+def _row(
+    budget: float,
+    pruned: BBAForSequenceClassification,
+    dense: BBAForSequenceClassification,
+    length: int,
+    dense_times: np.ndarray,
+    times: np.ndarray,
+) -> LatencyRow:
+    quarter, _, three_quarters = statistics.quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3
+    return LatencyRow(
+        budget=budget,
+        ffn_budget=1.0,
+        heads=pruned.config.num_kept_heads,
+        median_ms=float(np.median(times)),
+        iqr_ms=float(three_quarters - quarter),
+        speedup=float(np.median(dense_times / times)),
+        predicted_speedup=predicted_speedup(pruned.config, dense.config, length),
+    )

@@ -1,0 +1,129 @@
+"""The report beside a checkpoint: all that a table or a chart shows, so that none of them loads weights."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from bba.errors import CheckpointError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """What a model does at one budget, on one split."""
+
+    budget: float
+    """Asked head budget."""
+    ffn_budget: float
+    """Asked feed-forward budget; 1 where only attention is cut."""
+    heads: int
+    """Heads that are there."""
+    cost: float
+    """Achieved share of the dense model's attention cost."""
+    accuracy: float
+    accuracy_low: float
+    """Lower end of the 95 % Wilson interval."""
+    accuracy_high: float
+    """Upper end of it."""
+    macro_f1: float
+    recall: list[float]
+    """Recall of each class, in the order of the labels."""
+
+
+@dataclass(frozen=True)
+class LatencyRow:
+    """How long one model takes; budget 0 stands for the ceiling: no attention at all."""
+
+    budget: float
+    ffn_budget: float
+    heads: int
+    median_ms: float
+    """Median over the rounds, in milliseconds per batch."""
+    iqr_ms: float
+    """Interquartile range over the rounds, in milliseconds."""
+    speedup: float
+    """Median over the rounds of dense time over this model's time in the same round."""
+    predicted_speedup: float
+    """Dense FLOPs over this model's FLOPs."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A latency measurement, and on what it was taken."""
+
+    cpu: str
+    threads: int
+    batch: int
+    length: int
+    """Tokens per text."""
+    rounds: int
+    torch: str
+    """Version of torch."""
+    date: str
+    rows: list[LatencyRow]
+    """Dense first."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known about a checkpoint besides its weights."""
+
+    task: str
+    labels: list[str]
+    source: str
+    licence: str
+    counts: dict[str, int]
+    """Number of texts per split: train, validation, test."""
+    seed: int
+    recipe: dict[str, Any]
+    """The settings it was trained with."""
+    training_seconds: float
+    machine: dict[str, Any]
+    """CPU name and number of threads it was trained on."""
+    validation: list[BudgetRow]
+    test: list[BudgetRow]
+    no_attention: BudgetRow
+    """The test split with every head closed: what the rest of the model does alone."""
+    latency: Latency
+    parent: dict[str, Any] | None = None
+    """For a pruned checkpoint: the name it was pruned from, and the budget."""
+    format: int = FORMAT
+
+    @property
+    def budgets(self) -> list[float]:
+        """The head budgets that were measured, ascending."""
+        return sorted(row.budget for row in self.test)
+
+    def row(self, budget: float) -> BudgetRow:
+        """Return the test row of a measured budget.
+
+        Raises:
+            KeyError: nothing was measured at this budget.
+        """
+        return {row.budget: row for row in self.test}[budget]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Report":
+        """Build a report from plain values.
+
+        Raises:
+            CheckpointError: they are not a report, or one of another format.
+        """
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            found = values.get("format") if isinstance(values, dict) else values
+            raise CheckpointError(
+                f"report.json has format {found!r} but this version reads format {FORMAT}: "
+                "train the checkpoint again, or use the version of bba that wrote it."
+            )
+        try:
+            latency = {**values["latency"], "rows": [LatencyRow(**row) for row in values["latency"]["rows"]]}
+            rows = {split: [BudgetRow(**row) for row in values[split]] for split in ("validation", "test")}
+            nested = {**rows, "no_attention": BudgetRow(**values["no_attention"]), "latency": Latency(**latency)}
+            return cls(**{**values, **nested})
+        except (KeyError, TypeError) as error:
+            known = ", ".join(entry.name for entry in fields(cls))
+            raise CheckpointError(f"report.json is not complete ({error}): expected the fields {known}.") from error
