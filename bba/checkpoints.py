@@ -105,11 +105,13 @@ def load(folder: Path) -> Checkpoint:
 
 
 def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification:
+    model: BBAForSequenceClassification
+    info: dict[str, set[str]]
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
-        model, info = BBAForSequenceClassification.from_pretrained(
+        model, info = BBAForSequenceClassification.from_pretrained(  # type: ignore[misc]
             folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
     finally:
@@ -128,7 +130,8 @@ def _check_files(folder: Path) -> None:
     missing = [name for name in REQUIRED if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
-            f"{folder} is not a complete checkpoint, {' and '.join(missing)} is missing: expected {', '.join(REQUIRED)}."
+            f"{folder} is not a complete checkpoint, {' and '.join(missing)} is missing: "
+            f"expected {', '.join(REQUIRED)}."
         )
     try:
         kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")

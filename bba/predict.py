@@ -96,8 +96,7 @@ class BudgetedClassifier:
     @property
     def labels(self) -> list[str]:
         """Names of the classes."""
-        config = self.checkpoint.model.config
-        return [config.id2label[number] for number in range(config.num_labels)]
+        return self.checkpoint.model.config.labels
 
     @property
     def largest_budget(self) -> float:
@@ -110,7 +109,7 @@ class BudgetedClassifier:
         return self.checkpoint.report
 
     def opening_budgets(self) -> list[list[float | None]]:
-        """Return, layer by layer for every head of the dense model, the budget at which it opens; None if it is gone."""
+        """Return the budget at which each head of the dense model opens, layer by layer; None if it is gone."""
         model = self.checkpoint.model
         budgets: list[list[float | None]] = [[None] * count for count in model.config.dense_heads]
         for (layer, head), budget in zip(head_positions(model.config), model.gates.opening_budgets(), strict=True):

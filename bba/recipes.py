@@ -15,9 +15,11 @@ from bba.errors import BudgetError, DataError
 from bba.settings import ModelSettings, TrainSettings
 
 if TYPE_CHECKING:
-    from bba.checkpoints import Checkpoint
+    from transformers import PreTrainedTokenizerBase
+
     from bba.data.texts import Split, TextData
     from bba.measure.report import BudgetRow, Report
+    from bba.model import BBAForSequenceClassification
     from bba.predict import BudgetedClassifier, Prediction
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ def train(
         label_column: the column of a file's labels, where its name does not tell.
     """
     from bba import checkpoints
+    from bba.checkpoints import Checkpoint
     from bba.data.sources import load_task
     from bba.predict import BudgetedClassifier
     from bba.training.runs import open_run, work_folder
@@ -70,18 +73,20 @@ def train(
         logger.warning(problem)
     settings = {"task": task, "texts": len(texts.train), "model": asdict(model), "training": asdict(training)}
     with open_run(work_folder(out), settings, resume):
-        checkpoint = _train_and_measure(texts, model, training, work_folder(out))
-        BudgetedClassifier(checkpoint, out.name).save_pretrained(out)
+        fitted, tokenizer = _fit(texts, model, training, work_folder(out))
+        report = _report(texts, fitted, tokenizer, (model, training), work_folder(out))
+        BudgetedClassifier(Checkpoint(fitted, tokenizer, report), out.name).save_pretrained(out)
     checkpoints.remove_work(work_folder(out))
-    return _evaluation(out.name, "test", len(texts.test), checkpoint.report.test)
+    return _evaluation(out.name, "test", len(texts.test), report.test)
 
 
-def _train_and_measure(
+def _fit(
     texts: "TextData", model_settings: ModelSettings, training: TrainSettings, folder: Path
-) -> "Checkpoint":
+) -> "tuple[BBAForSequenceClassification, PreTrainedTokenizerBase]":
+    """Train in `folder`, and round the weights to what will be stored."""
     from transformers import set_seed
 
-    from bba.checkpoints import Checkpoint, round_to_half
+    from bba.checkpoints import round_to_half
     from bba.data.synthetic import synthetic_tokenizer
     from bba.data.tokenizers import train_word_tokenizer
     from bba.model.backbones import from_scratch
@@ -93,15 +98,18 @@ def _train_and_measure(
         tokenizer = train_word_tokenizer(texts.train.texts, model_settings.vocab_size, model_settings.max_length)
     set_seed(training.seed)
     fresh = from_scratch(model_settings, len(tokenizer), texts.label_names)
-    splits = [encode(split.texts, split.labels, tokenizer) for split in (texts.train, texts.validation)]
-    model = train_stages(fresh, tokenizer, (splits[0], splits[1]), training, folder)
+    data = (encode(texts.train, tokenizer), encode(texts.validation, tokenizer))
+    model = train_stages(fresh, tokenizer, data, training, folder)
     round_to_half(model)
-    report = _report(texts, Checkpoint(model, tokenizer, None), (model_settings, training), folder)
-    return Checkpoint(model, tokenizer, report)
+    return model, tokenizer
 
 
 def _report(
-    texts: "TextData", checkpoint: "Checkpoint", settings: tuple[ModelSettings, TrainSettings], folder: Path
+    texts: "TextData",
+    model: "BBAForSequenceClassification",
+    tokenizer: "PreTrainedTokenizerBase",
+    settings: tuple[ModelSettings, TrainSettings],
+    folder: Path,
 ) -> "Report":
     """Measure a finished model on validation and, once, on test; then its latency."""
     import torch
@@ -111,9 +119,7 @@ def _report(
     from bba.measure.report import Report
     from bba.training.stages import encode, training_seconds
 
-    model = checkpoint.model
-    validation = encode(texts.validation.texts, texts.validation.labels, checkpoint.tokenizer)
-    test = encode(texts.test.texts, texts.test.labels, checkpoint.tokenizer)
+    validation, test = encode(texts.validation, tokenizer), encode(texts.test, tokenizer)
     logger.info("measuring accuracy at %d budgets, then latency", len(GRID))
     length = min(LatencySettings().length, model.config.max_position_embeddings)
     return Report(
@@ -187,7 +193,7 @@ def _examples(
 def predict(
     checkpoint: Path,
     text: str | None = None,
-    input: Path | None = None,  # noqa: A002 - the flag's name
+    input: Path | None = None,
     output: Path | None = None,
     budget: str | None = None,
     text_column: str | None = None,
@@ -202,17 +208,16 @@ def predict(
         budget: head budget in (0, 1]; without it all heads that are there.
         text_column: the column of texts, where its name does not tell.
     """
+    from bba.batch import classify_file
     from bba.predict import BudgetedClassifier
 
-    if (text is None) == (input is None) or (input is None) != (output is None):
+    asked = None if budget is None else parse_budget(budget)
+    if text is not None and input is None and output is None:
+        prediction = BudgetedClassifier.from_pretrained(checkpoint).predict([text], asked)[0]
+        return Result({"rows": [_prediction_values(prediction)]}, _prediction_text(prediction))
+    if text is not None or input is None or output is None:
         raise DataError("Give either --text, or both --input and --output.")
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
-    asked = None if budget is None else parse_budget(budget)
-    if text is not None:
-        prediction = classifier.predict([text], asked)[0]
-        return Result({"rows": [_prediction_values(prediction)]}, _prediction_text(prediction))
-    from bba.batch import classify_file
-
     classifier.at(asked)
     rows, blank = classify_file(classifier, input, output, asked, text_column)
     note = f"; {blank} of them have no text and got no label" if blank else ""
@@ -347,9 +352,10 @@ def progress(what: str) -> Callable[[float], None]:
 
 
 def _evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]") -> Result:
-    values = {"checkpoint": name, "split": split, "n": count, "rows": [asdict(row) for row in rows]}
+    table = [asdict(row) for row in rows]
     columns = ("budget", "heads", "cost", "accuracy", "accuracy_low", "accuracy_high", "macro_f1")
-    return Result(values, f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + _table(columns, values["rows"]))
+    text = f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + _table(columns, table)
+    return Result({"checkpoint": name, "split": split, "n": count, "rows": table}, text)
 
 
 def _prediction_values(prediction: "Prediction") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings of runs: plain values, checked where they are made. Shapes are not here; they are the model configuration's."""
+"""Settings of runs: plain values, checked where they are made."""
 
 from dataclasses import dataclass, field
 

@@ -1,9 +1,8 @@
 """Named tasks and people's own files, as texts with labels in three splits."""
 
 import os
-import random
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,10 +4,10 @@ In a text, people take things, one after the other, with filler words strewn in;
 
     hat? tom:ball leo:hat mia:hat um mia:ball tom:hat zoe:ball oh zoe:hat leo:ball  ->  zoe
 
-Every person takes every mentioned thing exactly once and only the question says which thing counts. So which words occur
-tells nothing about the label: a bag of words, and a model without attention, stay at chance (one in four). To answer, a
-model has to find the question, find the words about that thing, and tell which of them comes last: more than one head, in
-more than one layer, wherever the words stand and however many fillers are between them.
+Every person takes every mentioned thing exactly once and only the question says which thing counts. So which words
+occur tells nothing about the label: a bag of words, and a model without attention, stay at chance (one in four). To
+answer, a model has to find the question, find the words about that thing, and tell which of them comes last: more than
+one head, in more than one layer, wherever the words stand and however many fillers are between them.
 """
 
 import random

@@ -57,14 +57,14 @@ Licence: {report.licence}
 
 {_table(report)}
 
-Without any attention the model reaches {report.no_attention.accuracy:.2%}. Accuracy is on {counts["test"]:,} test texts,
-one seed, with 95 % Wilson intervals. Latency is the median over {latency.rounds} rounds of really pruned models, timed in
-turn with the dense one: {latency.cpu}, {latency.threads} thread, batch {latency.batch}, {latency.length} tokens, torch
-{latency.torch}.
+Without any attention the model reaches {report.no_attention.accuracy:.2%}. Accuracy is on {counts["test"]:,} test
+texts, one seed, with 95 % Wilson intervals. Latency is the median over {latency.rounds} rounds of really pruned models,
+timed in turn with the dense one: {latency.cpu}, {latency.threads} thread, batch {latency.batch}, {latency.length} tokens,
+torch {latency.torch}.
 
 ## Limits
 
-One seed: a difference smaller than the intervals is noise. Texts unlike the training texts, in other languages, or longer
-than the model reads are classified all the same, and often wrongly. Latencies hold for the machine named; measure yours
-with `python -m bba bench`.
+One seed: a difference smaller than the intervals is noise. Texts unlike the training texts, in other languages, or
+longer than the model reads are classified all the same, and often wrongly. Latencies hold for the machine named;
+measure yours with `python -m bba bench`.
 """

@@ -34,7 +34,7 @@ def score(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], la
     """
     predicted = logits_of(model, rows).argmax(dim=-1).numpy()
     truth = np.asarray(labels)
-    classes = list(range(model.config.num_labels))
+    classes = list(range(len(model.config.labels)))
     low, high = wilson(int((predicted == truth).sum()), len(truth))
     return BudgetRow(
         budget=head_share(model.config),

@@ -41,7 +41,7 @@ class BBAConfig(PreTrainedConfig):
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-12
     initializer_range: float = 0.02
-    pad_token_id: int | None = 0
+    pad_token_id: int = 0
 
     def __post_init__(self, **kwargs: object) -> None:
         if self.kept_heads is None:
@@ -64,6 +64,11 @@ class BBAConfig(PreTrainedConfig):
     def heads(self) -> list[list[int]]:
         """The heads each layer still has, by their numbers in the dense model."""
         return self.kept_heads or []
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the classes."""
+        return [str(label) for label in (self.id2label or {}).values()]
 
     @property
     def num_hidden_layers(self) -> int:

@@ -1,7 +1,7 @@
 """Monotone head gates: one learned score per head, and a budget that opens the heads in the order of their scores.
 
-Soft gates follow `g(b) = sigmoid((score + beta(b)) / tau)` with one offset `beta` for all heads, chosen so that the mean
-gate equals the budget `b`. Every head of a model costs the same, so the mean gate is the share of attention cost.
+Soft gates follow `g(b) = sigmoid((score + beta(b)) / tau)` with one offset `beta` for all heads, chosen so that the
+mean gate equals the budget `b`. Every head of a model costs the same, so the mean gate is the share of attention cost.
 `beta` grows with `b`; therefore no gate ever closes as the budget grows.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bba.errors import BudgetError
 
 
-def check_budget(budget: float) -> float:
+def check_budget(budget: float | str) -> float:
     """Return `budget` as a float, or say what a budget is.
 
     Raises:

@@ -33,7 +33,7 @@ def logits_of(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]]
 
     The model is used as it is and must be in evaluation mode.
     """
-    logits = torch.empty(len(rows), model.config.num_labels)
+    logits = torch.empty(len(rows), len(model.config.labels))
     for batch in batches_by_length(rows, batch_size):
         ids, mask = pad([rows[row] for row in batch], model.config.pad_token_id)
         logits[batch] = model(ids, mask).logits

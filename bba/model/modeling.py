@@ -1,7 +1,7 @@
 """A BERT-compatible encoder and text classifier whose layers may have any number of heads, none included.
 
-Post-LayerNorm, GELU, learned positions, as in BERT (Devlin et al. 2019): on the same weights it gives the same logits as
-`transformers.BertForSequenceClassification`. The projections of query, key and value are one matrix product.
+Post-LayerNorm, GELU, learned positions, as in BERT (Devlin et al. 2019): on the same weights it gives the same logits
+as `transformers.BertForSequenceClassification`. The projections of query, key and value are one matrix product.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def eager_attention(
 
 
 class Projection(nn.Linear):
-    """A linear map whose initialisation is the model's: torch's own warns about the empty matrices of headless layers."""
+    """A linear map that the model initialises: torch's own way warns about the empty matrices of headless layers."""
 
     def reset_parameters(self) -> None:
         """Leave the weights to `_init_weights`."""
@@ -129,10 +129,11 @@ class Layer(nn.Module):
 class BBAPreTrainedModel(PreTrainedModel):
     """What transformers needs to know to initialise, save and load these models."""
 
+    config: BBAConfig
     config_class = BBAConfig
     base_model_prefix = "encoder"
     _supports_sdpa = True
-    _no_split_modules = ("Layer",)
+    _no_split_modules = ["Layer"]  # noqa: RUF012 - the base class has a list
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -201,7 +202,7 @@ class BBAForSequenceClassification(BBAPreTrainedModel):
         super().__init__(config)
         self.encoder = BBAEncoder(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.hidden_size, len(config.labels))
         self.gates = HeadGates(config.num_kept_heads, config.num_dense_heads)
         self.post_init()
 

@@ -44,7 +44,7 @@ def flops(config: BBAConfig, length: int) -> Cost:
         scores_and_values=sum(4 * length * length * width for width in widths),
         ffn=sum(4 * length * C * neurons for neurons in config.ffn_sizes),
         norms=0,
-        classifier=2 * C * C + 2 * C * config.num_labels,
+        classifier=2 * C * C + 2 * C * len(config.labels),
     )
 
 
@@ -59,7 +59,7 @@ def parameters(config: BBAConfig) -> Cost:
         scores_and_values=0,
         ffn=sum(neurons * (C + 1) + (neurons + 1) * C for neurons in config.ffn_sizes),
         norms=2 * C + 4 * C * config.num_hidden_layers,
-        classifier=C * (C + 1) + (C + 1) * config.num_labels,
+        classifier=C * (C + 1) + (C + 1) * len(config.labels),
     )
 
 

@@ -11,8 +11,8 @@ from bba.model import BBAForSequenceClassification
 def head_importance(model: BBAForSequenceClassification, batches: Iterable[dict[str, Tensor]]) -> Tensor:
     """Return the importance of every head: the mean absolute gradient of the loss with respect to its gate.
 
-    Michel et al. 2019 (arXiv 1905.10650), eq. 2: the expectation over texts of |d loss(x) / d gate|, taken text by text.
-    Scores are divided by their layer's l2 norm, as the paper advises, so that layers compare.
+    Michel et al. 2019 (arXiv 1905.10650), eq. 2: the expectation over texts of |d loss(x) / d gate|, taken text by
+    text. Scores are divided by their layer's l2 norm, as the paper advises, so that layers compare.
 
     Args:
         model: the trained dense model.

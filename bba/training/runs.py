@@ -57,6 +57,6 @@ def _check_settings(stored: Path, settings: dict[str, Any]) -> None:
     changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if changed:
         raise TrainingError(
-            f"The run stopped in {stored.parent} had other settings ({', '.join(changed)}): give the same ones as then, "
-            "or remove that folder to start anew."
+            f"The run stopped in {stored.parent} had other settings ({', '.join(changed)}): give the same ones as "
+            "then, or remove that folder to start anew."
         )

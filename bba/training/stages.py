@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.metrics import accuracy_score
 from torch import Tensor
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, TrainingArguments
 
+from bba.data.texts import Split
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of, pad
 from bba.pruning.importance import head_importance
@@ -25,10 +25,10 @@ IMPORTANCE_TEXTS = 512
 """Validation texts that the first order of the heads is estimated on."""
 
 
-def encode(texts: Sequence[str], labels: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+def encode(split: Split, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """Return token ids and labels as a dataset."""
-    ids = tokenizer(list(texts), truncation=True, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
-    return Dataset.from_dict({"input_ids": ids, "labels": list(labels)})
+    ids = tokenizer(split.texts, truncation=True, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
+    return Dataset.from_dict({"input_ids": ids, "labels": split.labels})
 
 
 def with_teacher(dataset: Dataset, teacher: BBAForSequenceClassification) -> Dataset:
@@ -106,7 +106,7 @@ def run_stage(
     settings: TrainSettings,
     folder: Path,
 ) -> BBAForSequenceClassification:
-    """Train one stage, from its last saved state if there is one, and return the model; a finished stage is only loaded.
+    """Train one stage, from its last saved state if there is one; a finished stage is only loaded.
 
     Args:
         stage: which gates are used.
@@ -124,9 +124,9 @@ def run_stage(
     steps = math.ceil(plan.epochs * len(train) / settings.batch_size)
     model.gates.requires_grad_(stage != "dense")
     trainer = BudgetTrainer(
+        model,
         stage,
         settings,
-        model=model,
         args=_arguments(stage, plan, settings, folder, steps),
         train_dataset=train,
         eval_dataset=validation,
@@ -158,8 +158,7 @@ def train_stages(
     """Run the three stages in `folder` and return the budgeted model; see `run_stage` for the arguments."""
     train, validation = data
     model = run_stage("dense", model, tokenizer, data, settings, folder / "1-dense")
-    with torch.no_grad():
-        model.gates.scores.copy_(initial_scores(model, validation))
+    model.gates.scores.data.copy_(initial_scores(model, validation))
     taught = (with_teacher(train, model), validation)
     model = run_stage("soft", model, tokenizer, taught, settings, folder / "2-soft")
     return run_stage("hard", model, tokenizer, taught, settings, folder / "3-hard")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
-from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import Trainer, TrainerCallback
@@ -14,7 +13,7 @@ from transformers.trainer_callback import ExportableState
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from bba.errors import TrainingError
-from bba.model import HeadGates
+from bba.model import BBAForSequenceClassification
 from bba.settings import TrainSettings
 from bba.training.losses import distillation_loss
 
@@ -72,22 +71,24 @@ class LengthGrouped(Sampler[int]):
 class BudgetTrainer(Trainer):
     """Trainer of one stage; everything but the gates, the loss and the data order is transformers' own."""
 
-    def __init__(self, stage: Stage, settings: TrainSettings, **trainer_arguments: Any) -> None:
-        super().__init__(**trainer_arguments)
+    def __init__(
+        self, model: BBAForSequenceClassification, stage: Stage, settings: TrainSettings, **trainer_arguments: Any
+    ) -> None:
+        super().__init__(model=model, **trainer_arguments)
+        self.classifier = model
         self.stage = stage
         self.settings = settings
 
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        lengths = [len(ids) for ids in dataset["input_ids"]]
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        lengths = [len(ids) for ids in self.train_dataset["input_ids"]]  # type: ignore[index]
         return LengthGrouped(lengths, self.args.train_batch_size, self.settings.seed)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Make AdamW with the head scores as a group of their own: they live on another scale than the weights."""
         if self.optimizer is None:
-            decayed = set(self.get_decay_parameter_names(self.model))
+            decayed = set(self.get_decay_parameter_names(self.classifier))
             groups: dict[str, list[nn.Parameter]] = {"decayed": [], "plain": [], "scores": []}
-            for name, parameter in self.model.named_parameters():
+            for name, parameter in self.classifier.named_parameters():
                 if parameter.requires_grad:
                     kind = "scores" if name == "gates.scores" else "decayed" if name in decayed else "plain"
                     groups[kind].append(parameter)
@@ -105,17 +106,18 @@ class BudgetTrainer(Trainer):
         """Fall from 1 to 0.1 over the soft stage, so that soft gates end close to hard ones."""
         if self.stage == "hard":
             return 0.1
-        return 0.1 ** (self.state.global_step / max(1, self.state.max_steps))
+        return float(0.1 ** (self.state.global_step / max(1, self.state.max_steps)))
 
-    def _gates(self, gates: HeadGates) -> Tensor | None:
+    def _gates(self) -> Tensor | None:
         if self.stage == "dense":
             return None
         budget = draw_budget(self.settings, self.stage, self.state.global_step)
+        gates = self.classifier.gates
         shape = gates.soft if self.stage == "soft" else gates.straight_through
         return shape(budget, self._temperature())
 
     def compute_loss(
-        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor | tuple[Tensor, Any]:
         """Return the loss of a batch at this step's budget; evaluation is at budget 1.
 
@@ -123,7 +125,7 @@ class BudgetTrainer(Trainer):
             TrainingError: the loss is not a finite number.
         """
         teacher = inputs.pop("teacher_logits", None)
-        gates = self._gates(self.model.gates) if model.training else None
+        gates = self._gates() if model.training else None
         outputs = model(**inputs, head_gates=gates)
         loss = outputs.loss
         if teacher is not None and model.training:
@@ -132,6 +134,7 @@ class BudgetTrainer(Trainer):
         if model.training and not torch.isfinite(loss):
             raise TrainingError(
                 f"The loss of the {self.stage} stage is not a number at step {self.state.global_step}: lower the "
-                f"learning rate (it is {self.args.learning_rate:g}), then continue from the last good state with --resume."
+                f"learning rate (it is {self.args.learning_rate:g}), then start anew; the last good state is in "
+                f"{self.args.output_dir}."
             )
         return (loss, outputs) if return_outputs else loss
