@@ -59,8 +59,8 @@ Licence: {report.licence}
 
 Without any attention the model reaches {report.no_attention.accuracy:.2%}. Accuracy is on {counts["test"]:,} test
 texts, one seed, with 95 % Wilson intervals. Latency is the median over {latency.rounds} rounds of really pruned models,
-timed in turn with the dense one: {latency.cpu}, {latency.threads} thread, batch {latency.batch}, {latency.length} tokens,
-torch {latency.torch}.
+timed in turn with the dense one: {latency.cpu}, {latency.threads} thread, batch {latency.batch}, {latency.length}
+tokens, torch {latency.torch}.
 
 ## Limits
 
