@@ -22,7 +22,7 @@ class ModelSettings:
     vocab_size: int = 20_000
     """Largest number of words in the vocabulary."""
     dropout: float = 0.1
-    """Dropout probability everywhere in training."""
+    """Dropout probability of embeddings, sub-layer outputs and the pooled vector in training."""
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.heads:

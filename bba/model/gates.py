@@ -67,7 +67,7 @@ class HeadGates(nn.Module):
         """Return gates in [0, 1] whose mean is `budget`, shape (n,); at budget 1 all ones.
 
         The gradient passes through the offset: with w = g(1 - g), d(beta)/d(score_i) = -w_i / sum(w), which is what one
-        Newton step taken at the solution yields.
+        Newton step taken at the solution yields. Where every gate is saturated, w is 0 and so is the gradient.
         """
         if check_budget(budget) == 1.0:
             return torch.ones_like(self.scores)
@@ -75,7 +75,8 @@ class HeadGates(nn.Module):
         offset = _solve_offset(scores.detach(), budget, temperature)
         gates = torch.sigmoid((scores + offset) / temperature)
         slope = (gates * (1 - gates)).mean().detach() / temperature
-        offset = offset - (gates.mean() - budget) / slope
+        mean = gates.mean()
+        offset = offset - (mean - mean.detach()) / slope.clamp_min(torch.finfo(slope.dtype).tiny)
         return torch.sigmoid((scores + offset) / temperature).to(self.scores.dtype)
 
     def hard(self, budget: float) -> Tensor:
@@ -96,9 +97,10 @@ class HeadGates(nn.Module):
     def opening_budgets(self) -> Tensor:
         """Return for each head the smallest budget at which it is open, shape (n,): rank / N, the first rank being 1.
 
-        The first head is always open: it is the floor of one head.
+        The first head is always open: it is the floor of one head. In double precision, as 0.7 in single precision is
+        a little less than 7 / 10 and would not pay for the seventh head.
         """
-        budgets = torch.empty_like(self.scores)
+        budgets = torch.empty(len(self.scores), dtype=torch.float64, device=self.scores.device)
         ranks = torch.arange(1, len(self.scores) + 1, dtype=budgets.dtype, device=budgets.device)
         budgets[self.order()] = ranks / self.total
         return budgets
