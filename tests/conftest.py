@@ -1,4 +1,4 @@
-"""Everything that tests share: a tiny model, and a complete checkpoint of it, made here in a second without a network."""
+"""What tests share: a tiny model and a complete checkpoint of it, made here in a second without a network."""
 
 import os
 
@@ -40,7 +40,7 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def model(tokenizer):
-    """Return a tiny model: 12 heads with distinct scores, its weights such as half precision holds. Do not change it."""
+    """Return a tiny model: 12 heads with distinct scores, weights that half precision holds. Do not change it."""
     torch.manual_seed(0)
     model = from_scratch(TINY, len(tokenizer), PEOPLE)
     with torch.no_grad():
