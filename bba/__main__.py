@@ -54,9 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     for noisy in ("httpx", "datasets", "huggingface_hub", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    parsed = make_parser().parse_args(given)
+    parser = make_parser()
+    parsed = parser.instantiate(parser.parse_args(given))
     name = parsed.pop("subcommand")
-    options = dict(parsed.pop(name))
+    options = vars(parsed.pop(name))
     options.pop("config")
     as_json = options.pop("json")
     try:

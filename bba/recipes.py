@@ -85,6 +85,7 @@ def _fit(
 ) -> "tuple[BBAForSequenceClassification, PreTrainedTokenizerBase]":
     """Train in `folder`, and round the weights to what will be stored."""
     from transformers import set_seed
+    from transformers.utils.logging import disable_progress_bar
 
     from bba.checkpoints import round_to_half
     from bba.data.synthetic import synthetic_tokenizer
@@ -96,6 +97,7 @@ def _fit(
         tokenizer = synthetic_tokenizer()
     else:
         tokenizer = train_word_tokenizer(texts.train.texts, model_settings.vocab_size, model_settings.max_length)
+    disable_progress_bar()
     set_seed(training.seed)
     fresh = from_scratch(model_settings, len(tokenizer), texts.label_names)
     data = (encode(texts.train, tokenizer), encode(texts.validation, tokenizer))

@@ -71,6 +71,8 @@ class TrainSettings:
     """Temperature T of the soft labels."""
     weight_decay: float = 0.01
     """AdamW weight decay of the matrices."""
+    min_steps: int = 300
+    """Fewest steps of a stage: a small file is gone through more often than the stage's epochs say."""
     save_every: int = 500
     """Steps between saved states: a stopped run loses at most this many."""
     seed: int = 0

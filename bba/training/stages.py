@@ -82,6 +82,7 @@ def _arguments(
         seed=settings.seed,
         use_cpu=not torch.cuda.is_available(),
         report_to="none",
+        disable_tqdm=True,
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_pin_memory=False,
@@ -132,7 +133,6 @@ def run_stage(
         eval_dataset=validation,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
-        callbacks=[Clock()],
     )
     resumed = last_state(folder)
     logger.info("%s stage: %d steps%s", stage, steps, f", going on from {resumed.name}" if resumed else "")

@@ -1,6 +1,7 @@
 """One training stage: transformers' Trainer with a budget drawn at every step."""
 
 import random
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -8,7 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import Trainer, TrainerCallback
+from tqdm import tqdm
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
@@ -50,6 +52,39 @@ class Clock(TrainerCallback, ExportableState):
         return {"args": {"before": self.seconds}, "attributes": {}}
 
 
+class ProgressBar(TrainerCallback):
+    """One quiet bar a stage, on standard error: transformers' own prints every log to standard output."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.figures: dict[str, float] = {}
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Draw the bar, at the step where a resumed run goes on."""
+        self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc=f"{self.stage} stage", file=sys.stderr)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Move the bar."""
+        self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Show the newest loss, and the newest accuracy on validation."""
+        shown = {"loss": "loss", "eval_accuracy": "validation accuracy"}
+        self.figures.update({shown[name]: value for name, value in (logs or {}).items() if name in shown})
+        self.bar.set_postfix({name: f"{value:.4f}" for name, value in self.figures.items()})
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Leave the bar as it is."""
+        self.bar.close()
+
+
 class LengthGrouped(Sampler[int]):
     """Texts of like length next to each other, in an order that depends on seed and epoch alone."""
 
@@ -74,7 +109,8 @@ class BudgetTrainer(Trainer):
     def __init__(
         self, model: BBAForSequenceClassification, stage: Stage, settings: TrainSettings, **trainer_arguments: Any
     ) -> None:
-        super().__init__(model=model, **trainer_arguments)
+        super().__init__(model=model, callbacks=[Clock(), ProgressBar(stage)], **trainer_arguments)
+        self.remove_callback(PrinterCallback)
         self.classifier = model
         self.stage = stage
         self.settings = settings

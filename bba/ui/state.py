@@ -1,0 +1,212 @@
+"""What a visitor looks at, and the app's only caches. Everything that hangs on a checkpoint is keyed by folder and stamp."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+import torch
+from filelock import FileLock, Timeout
+
+from bba.checkpoints import load
+from bba.data import synthetic
+from bba.errors import BBAError, CheckpointError
+from bba.measure.latency import LOCK, LatencySettings, measure_latency
+from bba.measure.metrics import wilson
+from bba.measure.report import Latency, Report
+from bba.model.inference import logits_of
+from bba.predict import BudgetedClassifier
+
+FAVOURITE = "agnews-word"
+"""The checkpoint that is shown first, if it is there."""
+FRESH = 2_000
+"""Fresh examples of the teaching task on which accuracy is measured live."""
+MAX_MEASURED = 512
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A checkpoint and a budget."""
+
+    folder: Path
+    stamp: int
+    """When the checkpoint was last changed; a retrained one is another one."""
+    classifier: BudgetedClassifier
+    budget: float
+
+    @property
+    def report(self) -> Report:
+        """What was measured when the checkpoint was trained."""
+        return _report(self.classifier, self.folder)
+
+    @property
+    def stops(self) -> list[float]:
+        """The budgets that were measured and that the checkpoint still serves, ascending."""
+        return stops(self.classifier, self.report)
+
+
+def checkpoints_root() -> Path:
+    """Return the folder of checkpoints: BBA_CHECKPOINTS, or `checkpoints` beside app.py."""
+    return Path(os.environ.get("BBA_CHECKPOINTS") or Path(__file__).parents[2] / "checkpoints")
+
+
+def candidate_folders(root: Path) -> list[Path]:
+    """Return all folders in `root` but hidden ones and those of runs that are not finished."""
+    if not root.is_dir():
+        return []
+    folders = (path for path in root.iterdir() if path.is_dir())
+    return sorted(path for path in folders if not path.name.startswith(".") and path.suffix != ".training")
+
+
+def stamp_of(folder: Path) -> int:
+    """Return when a file of a folder was last changed, in nanoseconds; 0 for an empty folder."""
+    return max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
+
+
+def stops(classifier: BudgetedClassifier, report: Report) -> list[float]:
+    """Return the measured budgets that a classifier serves, ascending."""
+    kept = classifier.checkpoint.model.config.num_kept_heads
+    return sorted(row.budget for row in report.test if row.heads <= kept and row.ffn_budget == 1)
+
+
+def _report(classifier: BudgetedClassifier, folder: Path) -> Report:
+    if classifier.report is None:
+        raise CheckpointError(
+            f"{folder.name} has no report.json and the app shows only what was measured: make the checkpoint with "
+            "`python -m bba train` or `python -m bba prune`, which write one."
+        )
+    return classifier.report
+
+
+@st.cache_data(max_entries=64, show_spinner="Looking through the checkpoints…")
+def problem(folder: Path, stamp: int) -> str | None:
+    """Return in a sentence why a checkpoint cannot be used, or None if it can."""
+    try:
+        classifier = BudgetedClassifier(load(folder), folder.name)
+        if not stops(classifier, _report(classifier, folder)):
+            return f"{folder.name} was measured at no budget that it serves: measure it again."
+    except BBAError as error:
+        return str(error)
+    return None
+
+
+@st.cache_resource(max_entries=4, show_spinner="Loading the model…")
+def _classifier(folder: Path, stamp: int) -> BudgetedClassifier:
+    torch.set_num_threads(1)  # The models are small, and visitors share the processor.
+    return BudgetedClassifier.from_pretrained(folder)
+
+
+def choose(folder: Path, budget: float | None = None) -> Choice:
+    """Return a choice; without a budget, or with one that the checkpoint does not serve, the one nearest below 0.5.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be used.
+    """
+    stamp = stamp_of(folder)
+    classifier = _classifier(folder, stamp)
+    served = stops(classifier, _report(classifier, folder))
+    if budget not in served:
+        budget = max((stop for stop in served if stop <= 0.5), default=served[0])
+    return Choice(folder, stamp, classifier, budget)
+
+
+def chosen() -> Choice:
+    """Return what the sidebar's checkpoint and the slider's budget choose."""
+    return choose(checkpoints_root() / st.session_state["checkpoint"], st.session_state["budget"])
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _answers(_choice: Choice, folder: Path, stamp: int, text: str) -> pd.DataFrame:
+    classifier = _choice.classifier
+    ids = classifier.encode([text])[0].ids
+    rows = []
+    for stop in _choice.stops:
+        shares = logits_of(classifier.at(stop), [ids]).softmax(dim=-1)[0].tolist()
+        rows += [(stop, label, share) for label, share in zip(classifier.labels, shares, strict=True)]
+    return pd.DataFrame(rows, columns=["budget", "label", "probability"])
+
+
+def answers(choice: Choice, text: str) -> pd.DataFrame:
+    """Return the probability of each label at every measured budget: columns budget, label, probability."""
+    return _answers(choice, choice.folder, choice.stamp, text)
+
+
+@st.cache_resource(show_spinner=False)
+def _measured() -> dict[tuple[object, ...], object]:
+    return {}
+
+
+def _remember(key: tuple[object, ...], value: object) -> None:
+    measured = _measured()
+    measured[key] = value
+    while len(measured) > MAX_MEASURED:
+        measured.pop(next(iter(measured)))
+
+
+def _latency_key(choice: Choice, settings: LatencySettings, budgets: Sequence[float]) -> tuple[object, ...]:
+    return ("latency", choice.folder, choice.stamp, settings, tuple(budgets))
+
+
+def known_latency(choice: Choice, settings: LatencySettings, budgets: Sequence[float]) -> Latency | None:
+    """Return what was measured since the server started, for any visitor; None if it was not."""
+    return _measured().get(_latency_key(choice, settings, budgets))  # type: ignore[return-value]
+
+
+def live_latency(
+    choice: Choice,
+    settings: LatencySettings,
+    budgets: Sequence[float],
+    progress: Callable[[float], None],
+    waiting: Callable[[], None],
+) -> Latency:
+    """Measure latency here and now, and remember it.
+
+    Args:
+        choice: the checkpoint; its own budget does not count.
+        settings: on what to measure.
+        budgets: the budgets to measure beside dense and the ceiling.
+        progress: hears the share that is done.
+        waiting: called again and again while another measurement has to end first.
+
+    Raises:
+        MeasureError: see `measure_latency`.
+    """
+    model = choice.classifier.checkpoint.model
+    latency = measure_latency(model, budgets, settings, progress, lambda: _wait(waiting))
+    _remember(_latency_key(choice, settings, budgets), latency)
+    return latency
+
+
+def _wait(waiting: Callable[[], None]) -> None:
+    """Wait until nobody measures; each call of `waiting` lets Streamlit end this run when the visitor moves on."""
+    lock = FileLock(LOCK)
+    while True:
+        waiting()
+        try:
+            lock.acquire(timeout=0.2)
+        except Timeout:
+            continue
+        lock.release()
+        return
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _fresh_examples(_choice: Choice, folder: Path, stamp: int) -> tuple[list[list[int]], list[int]]:
+    split = synthetic.synthetic_split(FRESH, "app")
+    return [encoded.ids for encoded in _choice.classifier.encode(split.texts)], split.labels
+
+
+def fresh_accuracy(choice: Choice, progress: Callable[[float], None]) -> tuple[float, float, float]:
+    """Return accuracy and its interval on fresh examples of the teaching task, measured once per checkpoint and budget."""
+    key = ("accuracy", choice.folder, choice.stamp, choice.budget)
+    if key not in _measured():
+        rows, labels = _fresh_examples(choice, choice.folder, choice.stamp)
+        correct, model = 0, choice.classifier.at(choice.budget)
+        for start in range(0, FRESH, 200):
+            progress(start / FRESH)
+            part = slice(start, start + 200)
+            correct += int((logits_of(model, rows[part]).argmax(dim=-1) == torch.tensor(labels[part])).sum())
+        _remember(key, (correct / FRESH, *wilson(correct, FRESH)))
+    return _measured()[key]  # type: ignore[return-value]
