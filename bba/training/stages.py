@@ -15,7 +15,7 @@ from bba.data.texts import Split
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of, pad
 from bba.pruning.importance import head_importance
-from bba.settings import StageSettings, TrainSettings
+from bba.settings import TrainSettings
 from bba.training.trainer import BudgetTrainer, Clock, Stage
 
 logger = logging.getLogger(__name__)
@@ -58,15 +58,13 @@ def last_state(folder: Path) -> Path | None:
     return max(states, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-def _arguments(
-    stage: Stage, plan: StageSettings, settings: TrainSettings, folder: Path, steps: int
-) -> TrainingArguments:
+def _arguments(stage: Stage, settings: TrainSettings, folder: Path, epochs: float, steps: int) -> TrainingArguments:
     """Map our settings onto transformers' names."""
     dense = stage == "dense"
     return TrainingArguments(
         output_dir=str(folder),
-        num_train_epochs=plan.epochs,
-        learning_rate=plan.learning_rate,
+        num_train_epochs=epochs,
+        learning_rate=getattr(settings, stage).learning_rate,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=128,
         warmup_steps=min(100, math.ceil(steps / 10)),
@@ -121,14 +119,15 @@ def run_stage(
     if done.is_dir():
         return BBAForSequenceClassification.from_pretrained(done, dtype=torch.float32)
     train, validation = data
-    plan: StageSettings = getattr(settings, stage)
-    steps = math.ceil(plan.epochs * len(train) / settings.batch_size)
+    per_epoch = math.ceil(len(train) / settings.batch_size)
+    epochs = max(getattr(settings, stage).epochs, settings.min_steps / per_epoch)
+    steps = math.ceil(epochs * per_epoch)
     model.gates.requires_grad_(stage != "dense")
     trainer = BudgetTrainer(
         model,
         stage,
         settings,
-        args=_arguments(stage, plan, settings, folder, steps),
+        args=_arguments(stage, settings, folder, epochs, steps),
         train_dataset=train,
         eval_dataset=validation,
         data_collator=DataCollatorWithPadding(tokenizer),
