@@ -71,9 +71,10 @@ def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
             if folder.exists():
                 folder.rmdir()
             inside.rename(folder)
-    except OSError as error:
+    except Exception as error:  # On a full disk, safetensors and tokenizers raise kinds of their own, no OSError.
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
         raise CheckpointError(
-            f"The checkpoint could not be written to {folder} ({error.strerror or error}): "
+            f"The checkpoint could not be written to {folder} ({reason}): "
             "make room or choose another place; nothing was changed there."
         ) from error
 
@@ -95,7 +96,7 @@ def load(folder: Path) -> Checkpoint:
     try:
         config = BBAConfig.from_pretrained(folder)
         model = _load_model(folder, config)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = _load_tokenizer(folder, config)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
         reason = " ".join(str(error).split())[:200]
         raise CheckpointError(
@@ -114,6 +115,8 @@ def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification
         model, info = BBAForSequenceClassification.from_pretrained(  # type: ignore[misc]
             folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
+    except RuntimeError as error:
+        raise ValueError("its weights do not have the shapes that its configuration names") from error
     finally:
         transformers_logging.set_verbosity(verbosity)
         transformers_logging.enable_progress_bar()
@@ -121,6 +124,16 @@ def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification
         odd = sorted({*info["missing_keys"], *info["unexpected_keys"]})
         raise ValueError(f"its weights do not fit its configuration, {odd[0]} among them")
     return model
+
+
+def _load_tokenizer(folder: Path, config: BBAConfig) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # The tokenizers library raises nothing more precise.
+        raise ValueError("its tokenizer cannot be read") from error
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(f"its tokenizer has {len(tokenizer)} tokens, its model {config.vocab_size}")
+    return tokenizer
 
 
 def _check_files(folder: Path) -> None:
@@ -156,7 +169,10 @@ def read_report(folder: Path) -> Report | None:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON: copy it again, or train the checkpoint again.") from error
-    return Report.from_json(values)
+    try:
+        return Report.from_json(values)
+    except CheckpointError as error:
+        raise CheckpointError(f"In {folder}, {error}") from error
 
 
 def checkpoint_folders(root: Path) -> list[Path]:

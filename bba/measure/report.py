@@ -113,8 +113,8 @@ class Report:
         Raises:
             CheckpointError: they are not a report, or one of another format.
         """
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            found = values.get("format") if isinstance(values, dict) else values
+        found = values.get("format") if isinstance(values, dict) else None
+        if found != FORMAT:
             raise CheckpointError(
                 f"report.json has format {found!r} but this version reads format {FORMAT}: "
                 "train the checkpoint again, or use the version of bba that wrote it."

@@ -60,6 +60,14 @@ class BBAConfig(PreTrainedConfig):
             if sorted(set(kept)) != list(kept) or any(not 0 <= head < dense for head in kept):
                 raise ValueError(f"kept_heads[{layer}] is {kept}; expected ascending numbers from 0 to {dense - 1}.")
 
+    def validate_sizes(self) -> None:
+        """Check that no size is zero or negative, and that padding is a token."""
+        for name in ("vocab_size", "hidden_size", "head_size", "max_position_embeddings", "type_vocab_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        if not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(f"pad_token_id is {self.pad_token_id}; expected one of the {self.vocab_size} tokens.")
+
     @property
     def heads(self) -> list[list[int]]:
         """The heads each layer still has, by their numbers in the dense model."""
