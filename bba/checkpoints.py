@@ -94,15 +94,22 @@ def load(folder: Path) -> Checkpoint:
     _check_files(folder)
     report = read_report(folder)
     try:
-        config = BBAConfig.from_pretrained(folder)
+        config = _load_config(folder)
         model = _load_model(folder, config)
         tokenizer = _load_tokenizer(folder, config)
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
-        reason = " ".join(str(error).split())[:200]
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
         raise CheckpointError(
             f"The checkpoint {folder} is damaged ({reason}): copy it again, or train it again."
         ) from error
     return Checkpoint(model.eval(), tokenizer, report)
+
+
+def _load_config(folder: Path) -> BBAConfig:
+    try:
+        return BBAConfig.from_pretrained(folder)
+    except StrictDataclassError as error:
+        raise ValueError(error.__cause__ or error) from error  # The cause is the check's own sentence.
 
 
 def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification:
