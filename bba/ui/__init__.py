@@ -1,1 +1,1 @@
-"""The app's parts: state (the only caches), charts (values to figures), wording (sentences), layout (pieces of a page)."""
+"""The app's parts: state (the only caches), charts (values to figures), wording (sentences), and pieces of pages."""

@@ -61,7 +61,7 @@ def _ceil(budget: float) -> str:
 
 
 def head_map(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Draw layers × heads: open heads filled, closed ones outlined, removed ones left out.
+    """Draw layers by heads: open heads filled, closed ones outlined, removed ones left out.
 
     Args:
         frame: see `opening_frame`.
@@ -77,9 +77,9 @@ def head_map(frame: pd.DataFrame, title: str) -> go.Figure:
     size = 14 if heads <= 8 else 11
     for state, color in (("open", "#ffffff"), ("closed", None), ("removed", GREY)):
         part = frame[frame["state"] == state]
-        texts = ["–" if state == "removed" else _ceil(budget) for budget in part["opens_at"]]
+        texts = ["x" if state == "removed" else _ceil(budget) for budget in part["opens_at"]]
         figure.add_scatter(
-            x=part["head"], y=part["layer"], text=texts, mode="text", textfont={"color": color, "size": size}, name=state,
+            x=part["head"], y=part["layer"], text=texts, mode="text", textfont={"color": color, "size": size},
             hovertemplate=f"layer %{{y}}, head %{{x}}<br>{state}, opens at %{{text}}<extra></extra>",
         )  # fmt: skip
     figure.update_xaxes(title="head", dtick=1, range=[0.5, heads + 0.5], showgrid=False, zeroline=False)
@@ -214,10 +214,11 @@ def latency_frame(latency: Latency, report: Report) -> pd.DataFrame:
     """Return a measurement with the accuracy of each row: the dense row first, the ceiling (budget 0) last."""
     known = {row.heads: row for row in [report.no_attention, *report.test]}
     rows = []
-    for place, row in enumerate(latency.rows):
+    for row in latency.rows:
         quality = known.get(row.heads)
         accuracy = (quality.accuracy, quality.accuracy_low, quality.accuracy_high) if quality else (None, None, None)
-        name = "dense" if place == 0 else "no attention" if row.heads == 0 else f"{row.budget:g}"
+        dense = row.speedup == row.predicted_speedup == 1
+        name = "dense" if dense else "no attention" if row.heads == 0 else f"{row.budget:g}"
         rows.append(
             (name, row.budget, row.heads, row.median_ms, row.iqr_ms, row.speedup, row.predicted_speedup, *accuracy)
         )
@@ -247,7 +248,8 @@ def accuracy_latency(frame: pd.DataFrame, budget: float) -> go.Figure:
     frame = frame.dropna(subset=["accuracy"])
     marked = (frame["budget"] == budget) & (frame["name"] != "dense")
     figure.add_scatter(
-        x=frame["median_ms"], y=frame["accuracy"], mode="markers+text", text=frame["name"], textposition=_around(len(frame)),
+        x=frame["median_ms"], y=frame["accuracy"], mode="markers+text",
+        text=frame["name"], textposition=_around(len(frame)),
         error_x={"array": frame["iqr_ms"] / 2, "thickness": 1, "color": GREY},
         error_y={
             "array": frame["high"] - frame["accuracy"], "arrayminus": frame["accuracy"] - frame["low"],
@@ -255,7 +257,7 @@ def accuracy_latency(frame: pd.DataFrame, budget: float) -> go.Figure:
         },
         marker={
             "color": ACCENT, "size": [14 if mark else 9 for mark in marked],
-            "symbol": ["square" if name == "dense" else "x" if name == "no attention" else "circle" for name in frame["name"]],
+            "symbol": [{"dense": "square", "no attention": "x"}.get(name, "circle") for name in frame["name"]],
         },
         cliponaxis=False, hovertemplate="%{text}: %{x:.3f} ms, accuracy %{y:.3f}<extra></extra>",
     )  # fmt: skip
@@ -289,12 +291,12 @@ def speedup_chart(frame: pd.DataFrame, budget: float) -> go.Figure:
         figure.add_scatter(
             x=rows["budget"], y=rows[column], name=name, mode="lines+markers", marker={"symbol": symbol, "size": 9},
             line={"color": ACCENT if column == "speedup" else GREY, "dash": dash},
-            hovertemplate=f"{name}: %{{y:.2f}}× at budget %{{x:.2f}}<extra></extra>",
+            hovertemplate=f"{name}: %{{y:.2f}}x at budget %{{x:.2f}}<extra></extra>",
         )  # fmt: skip
     for value in frame[frame["heads"] == 0]["speedup"]:
         figure.add_hline(
             value, line={"color": ACCENT, "width": 1, "dash": "dot"},
-            annotation={"text": f"ceiling, no attention: {value:.2f}×"}, annotation_position="top right",
+            annotation={"text": f"ceiling, no attention: {value:.2f}x"}, annotation_position="top right",
         )  # fmt: skip
     figure.add_hline(1, line={"color": GREY, "width": 1})
     figure.add_vline(budget, line={"color": ACCENT, "width": 1, "dash": "dot"})

@@ -1,4 +1,4 @@
-"""What a visitor looks at, and the app's only caches. Everything that hangs on a checkpoint is keyed by folder and stamp."""
+"""What a visitor looks at, and the app's only caches; what hangs on a checkpoint is keyed by its folder and stamp."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -199,7 +199,7 @@ def _fresh_examples(_choice: Choice, folder: Path, stamp: int) -> tuple[list[lis
 
 
 def fresh_accuracy(choice: Choice, progress: Callable[[float], None]) -> tuple[float, float, float]:
-    """Return accuracy and its interval on fresh examples of the teaching task, measured once per checkpoint and budget."""
+    """Return accuracy and its interval on fresh examples of the teaching task, measured once for each choice."""
     key = ("accuracy", choice.folder, choice.stamp, choice.budget)
     if key not in _measured():
         rows, labels = _fresh_examples(choice, choice.folder, choice.stamp)

@@ -1,0 +1,183 @@
+"""Shared pieces of the pages: the frame, messages, a chart with its data, the text box, an answer."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from bba.errors import BBAError
+from bba.predict import Prediction
+from bba.ui import charts, state
+from bba.ui.examples import examples, synthetic_answer
+from bba.ui.state import Choice
+from bba.ui.wording import notices, origin, plain
+
+MAX_SHARED_LETTERS = 1_000
+"""A longer text is not put into the page's address."""
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Show an error that the visitor can mend as its one sentence."""
+    try:
+        yield
+    except BBAError as error:
+        st.error(plain(str(error)), icon=":material/error:")
+
+
+def frame() -> None:
+    """Draw what all pages share: the checkpoint in the sidebar, the budget above the page; stop if there is none."""
+    root = state.checkpoints_root()
+    problems = {folder: state.problem(folder, state.stamp_of(folder)) for folder in state.candidate_folders(root)}
+    usable = [folder.name for folder, problem in problems.items() if problem is None]
+    with st.sidebar:
+        if usable:
+            _checkpoint_picker(root, usable)
+        _unusable({folder.name: problem for folder, problem in problems.items() if problem})
+    if not usable:
+        _no_checkpoint(root)
+    _budget_slider(state.choose(root / st.session_state["checkpoint"]))
+
+
+def _checkpoint_picker(root: Path, names: Sequence[str]) -> None:
+    name = st.selectbox(
+        "Checkpoint",
+        names,
+        index=names.index(state.FAVOURITE) if state.FAVOURITE in names else 0,
+        key="checkpoint",
+        bind="query-params",
+        help="A trained model in its folder. Every one of them serves all its budgets with the same weights.",
+    )
+    st.caption(plain(origin(state.choose(root / name).report)))
+
+
+def _unusable(problems: dict[str, str]) -> None:
+    if problems:
+        with st.expander(f"{len(problems)} unusable", icon=":material/warning:", key="unusable"):
+            for name, problem in problems.items():
+                st.markdown(f"**{plain(name)}**: {plain(problem)}")
+
+
+def _no_checkpoint(root: Path) -> None:
+    st.title("No checkpoint yet")
+    st.markdown(f"This app shows trained models, and there is none in `{plain(str(root))}`. Make one in a few minutes:")
+    st.code(f"python -m bba train --task synthetic --out {root / 'synthetic'}", language="bash")
+    st.markdown("Then reload this page. To look elsewhere, set `BBA_CHECKPOINTS` to a folder of checkpoints.")
+    st.stop()
+
+
+def _budget_slider(choice: Choice) -> None:
+    if st.session_state.get("budget", choice.budget) not in choice.stops:
+        del st.session_state["budget"]  # Left over from a checkpoint that serves more.
+    st.select_slider(
+        "Head budget: the share of the attention cost to pay",
+        choice.stops,
+        value=choice.budget,
+        key="budget",
+        bind="query-params",
+        help="1 keeps every attention head, 0.25 a quarter of them. The stops are the budgets that were measured.",
+    )
+
+
+def chart(figure: go.Figure, frame: pd.DataFrame, key: str, alt: str) -> None:
+    """Show a figure that can be saved as a picture, with its data as CSV under it.
+
+    Args:
+        figure: what to draw.
+        frame: the values drawn.
+        key: name of the chart, also of its files and its CSS class.
+        alt: what the figure shows, for who cannot see it.
+    """
+    config = {
+        "displaylogo": False,
+        "modeBarButtons": [["toImage"]],
+        "toImageButtonOptions": {"format": "png", "filename": key, "scale": 2},
+    }
+    with st.container(key=key, gap=None):
+        st.plotly_chart(figure, key=f"{key}_chart", config=config, alt=alt)
+        st.download_button(
+            "CSV",
+            lambda: frame.to_csv(index=False),
+            file_name=f"{key}.csv",
+            mime="text/csv",
+            key=f"{key}_csv",
+            type="tertiary",
+            icon=":material/download:",
+            on_click="ignore",
+            help="Download the values of this chart.",
+        )
+
+
+def text_box(choice: Choice) -> str:
+    """Show the text box that the pages share, filled from the address or with an example; return the text."""
+    task = choice.report.task
+    first = next(iter(examples(task)), "")
+    if "text" not in st.session_state:
+        st.session_state["text"] = st.query_params.get("text", first)
+    elif st.session_state["text"] in [*examples(st.session_state.get("text_task", task)), ""]:
+        _follow_task(task, first)
+    st.session_state["text_task"] = task
+    text = st.text_area(
+        "Text to classify",
+        key="text",
+        height=110,
+        placeholder="Type or paste a text",
+        persist_state="session",
+        help="Press Ctrl+Enter or leave the box to classify.",
+    )
+    _share(text or "", first)
+    return text or ""
+
+
+def _follow_task(task: str, first: str) -> None:
+    """Replace another task's example by one of this task."""
+    if st.session_state.get("text_task", task) != task:
+        st.session_state["text"] = first
+
+
+def _share(text: str, default: str) -> None:
+    """Keep the text in the page's address, so that a link shows it; a long one is left out."""
+    wanted = text if text != default and 0 < len(text) <= MAX_SHARED_LETTERS else None
+    if st.query_params.get("text") == wanted:
+        return
+    if wanted is None:
+        del st.query_params["text"]
+    else:
+        st.query_params["text"] = wanted
+
+
+def answer(choice: Choice, text: str) -> None:
+    """Classify a text at the budget and show the label, its probabilities, and what the reader should know."""
+    with st.container(key="prediction"):
+        if not text.strip(" \t\r\n\0"):
+            st.info("Nothing to classify yet: type or paste a text above.", icon=":material/edit:")
+            return
+        prediction = choice.classifier.predict([text], choice.budget)[0]
+        st.markdown(
+            f"### {plain(prediction.label)}\n"
+            f"probability {prediction.probability:.2f} at budget {choice.budget:g} ({prediction.heads} heads)"
+        )
+        _explain(choice, text, prediction)
+        data = pd.DataFrame(
+            {"label": prediction.probabilities.keys(), "probability": prediction.probabilities.values()}
+        )
+        alt = f"Probability of each label at budget {choice.budget:g}"
+        chart(charts.probability_bars(prediction.probabilities), data, "probabilities", alt)
+
+
+def _explain(choice: Choice, text: str, prediction: Prediction) -> None:
+    for notice in notices(text, prediction):
+        st.warning(plain(notice), icon=":material/info:")
+    if choice.report.task == "synthetic":
+        truth = synthetic_answer(text)
+        if truth is None:
+            st.caption("No true label: the text does not follow the rule of this task.")
+        else:
+            st.caption(f"True label, by the rule: **{truth}**, so the answer is {_verdict(truth == prediction.label)}.")
+
+
+def _verdict(right: bool) -> str:
+    return "right" if right else "wrong"

@@ -1,0 +1,17 @@
+"""The first screen: what a budget opens and closes, and what it costs and gives."""
+
+import streamlit as st
+
+from bba.ui import budget, layout, state
+
+choice = state.chosen()
+slots = budget.figures(choice)
+left, right = st.columns([3, 2], gap="large")
+with left:
+    st.subheader("Which heads are open")
+    budget.head_map(choice)
+with right:
+    st.subheader("Try it")
+    layout.answer(choice, layout.text_box(choice))
+budget.accuracy_line(choice)
+budget.live_figures(choice, slots)

@@ -1,0 +1,17 @@
+"""Type or paste a text: its label at the budget, and at every other one."""
+
+import streamlit as st
+
+from bba.ui import classify, layout, state
+
+choice = state.chosen()
+left, right = st.columns([1, 1], gap="large")
+with left:
+    st.subheader("Classify a text")
+    classify.task(choice)
+    text = layout.text_box(choice)
+    classify.picker(choice)
+with right:
+    st.subheader("Answer at this budget")
+    layout.answer(choice, text)
+classify.across_budgets(choice, text)
