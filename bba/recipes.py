@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ROOT = Path("checkpoints")
-SYNTHETIC_MODEL = ModelSettings(hidden_size=64, layers=4, heads=8, ffn_size=128, max_length=32, dropout=0.0)
+SYNTHETIC_MODEL = ModelSettings(
+    hidden_size=64, layers=4, heads=8, ffn_size=128, max_length=32, dropout=0.0, token_dropout=0.0
+)
 """The teaching task's model: small enough to train while people watch."""
 
 

@@ -9,20 +9,23 @@ from bba.errors import TrainingError
 class ModelSettings:
     """Shape of a model that is trained from scratch."""
 
-    hidden_size: int = 192
+    hidden_size: int = 160
     """Width of the residual stream."""
     layers: int = 4
     """Number of Transformer layers."""
     heads: int = 8
     """Attention heads per layer."""
-    ffn_size: int = 384
+    ffn_size: int = 256
     """Feed-forward neurons per layer."""
     max_length: int = 128
     """Longest input in tokens; longer texts are cut."""
     vocab_size: int = 20_000
     """Largest number of words in the vocabulary."""
-    dropout: float = 0.1
+    dropout: float = 0.2
     """Dropout probability of embeddings, sub-layer outputs and the pooled vector in training."""
+
+    token_dropout: float = 0.15
+    """Probability of hiding a word in training: it keeps a model from learning its training texts by heart."""
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.heads:
@@ -53,11 +56,11 @@ class StageSettings:
 class TrainSettings:
     """How a budgeted classifier is trained: dense warm start, then soft gates, then hard gates."""
 
-    dense: StageSettings = field(default_factory=lambda: StageSettings(6, 1e-3))
+    dense: StageSettings = field(default_factory=lambda: StageSettings(5, 1e-3))
     """Stage 1: the full model, no gates. The epoch best on validation is kept."""
-    soft: StageSettings = field(default_factory=lambda: StageSettings(3, 5e-4))
+    soft: StageSettings = field(default_factory=lambda: StageSettings(2, 5e-4))
     """Stage 2: gates between 0 and 1 at a budget drawn anew at every step."""
-    hard: StageSettings = field(default_factory=lambda: StageSettings(3, 5e-4))
+    hard: StageSettings = field(default_factory=lambda: StageSettings(4, 5e-4))
     """Stage 3: gates of exactly 0 or 1, so that pruning costs nothing."""
     batch_size: int = 64
     """Texts per step."""

@@ -24,6 +24,7 @@ def from_scratch(settings: ModelSettings, vocab_size: int, labels: Sequence[str]
             ffn_sizes=[settings.ffn_size] * settings.layers,
             max_position_embeddings=settings.max_length,
             dropout=settings.dropout,
+            token_dropout=settings.token_dropout,
             attention_dropout=0.0,  # With it torch leaves its fast attention on a CPU.
             id2label=dict(enumerate(labels)),
             label2id={label: number for number, label in enumerate(labels)},

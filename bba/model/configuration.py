@@ -21,6 +21,7 @@ class BBAConfig(PreTrainedConfig):
         max_position_embeddings: longest input in tokens.
         type_vocab_size: number of segment types (BERT has 2).
         dropout: probability used on embeddings, sub-layer outputs and the pooled vector in training.
+        token_dropout: probability of hiding a whole token, [CLS] excepted, in training.
         attention_dropout: probability used on attention weights in training.
         layer_norm_eps: epsilon of every LayerNorm.
         initializer_range: standard deviation of fresh weights.
@@ -38,6 +39,7 @@ class BBAConfig(PreTrainedConfig):
     max_position_embeddings: int = 128
     type_vocab_size: int = 2
     dropout: float = 0.1
+    token_dropout: float = 0.0
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-12
     initializer_range: float = 0.02

@@ -26,12 +26,17 @@ class Embeddings(nn.Module):
         self.segments = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
+        self.token_dropout = config.token_dropout
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
         """Return hidden states, shape (B, T, C), of token ids, shape (B, T)."""
         segments = self.segments.weight[0] if token_type_ids is None else self.segments(token_type_ids)
-        hidden = self.tokens(input_ids) + segments + self.positions.weight[: input_ids.shape[1]]
-        return self.dropout(self.norm(hidden))
+        tokens = self.tokens(input_ids)
+        if self.training and self.token_dropout > 0:
+            shown = torch.rand_like(tokens[..., :1]) >= self.token_dropout
+            shown[:, 0] = True
+            tokens = tokens * shown
+        return self.dropout(self.norm(tokens + segments + self.positions.weight[: input_ids.shape[1]]))
 
 
 def eager_attention(
