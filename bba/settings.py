@@ -28,6 +28,12 @@ class ModelSettings:
     """Probability of hiding a word in training: it keeps a model from learning its training texts by heart."""
 
     def __post_init__(self) -> None:
+        for name, smallest in {"hidden_size": 1, "layers": 1, "heads": 1, "ffn_size": 1, "max_length": 4}.items():
+            if getattr(self, name) < smallest:
+                raise TrainingError(f"--model.{name} is {getattr(self, name)}: give at least {smallest}.")
+        for name in ("dropout", "token_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise TrainingError(f"--model.{name} is {getattr(self, name)}: give a number from 0 to below 1.")
         if self.hidden_size % self.heads:
             raise TrainingError(
                 f"--model.hidden_size {self.hidden_size} cannot be shared by --model.heads {self.heads}: "
@@ -86,6 +92,8 @@ class TrainSettings:
             raise TrainingError(f"--training.min_budget is {self.min_budget}: give a number above 0 and up to 1.")
         if not 0 <= self.distill_weight <= 1:
             raise TrainingError(f"--training.distill_weight is {self.distill_weight}: give a number from 0 to 1.")
+        if not self.distill_temperature > 0:
+            raise TrainingError(f"--training.distill_temperature is {self.distill_temperature}: give more than 0.")
         if self.batch_size < 1 or self.save_every < 1:
             raise TrainingError(
                 f"--training.batch_size {self.batch_size} and --training.save_every {self.save_every} "

@@ -32,16 +32,21 @@ def open_run(folder: Path, settings: dict[str, Any], resume: bool) -> Iterator[N
             other settings.
     """
     stored = folder / SETTINGS
-    if stored.exists() and not resume:
-        raise TrainingError(
-            f"A run was stopped in {folder}: add --resume to continue it, or remove that folder to start anew."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock").acquire(timeout=0)
     except Timeout:
         raise TrainingError(f"Another run is writing to {folder}: wait for it, or give --out another name.") from None
+    except OSError as error:
+        raise TrainingError(
+            f"The folder {folder} of the run's states cannot be made ({error.strerror or error}): "
+            "give --out another place."
+        ) from error
     with lock:
+        if stored.exists() and not resume:
+            raise TrainingError(
+                f"A run was stopped in {folder}: add --resume to continue it, or remove that folder to start anew."
+            )
         _check_settings(stored, settings)
         temporary = folder / f"{SETTINGS}.writing"
         temporary.write_text(json.dumps(settings, indent=1), encoding="utf-8")

@@ -1,17 +1,23 @@
 """The stages of training, each resumable: dense warm start, soft gates, hard gates."""
 
+import json
 import logging
 import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 from datasets import Dataset
+from safetensors import SafetensorError
 from sklearn.metrics import accuracy_score
 from torch import Tensor
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, TrainingArguments
 
 from bba.data.texts import Split
+from bba.errors import TrainingError
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of, pad
 from bba.pruning.importance import head_importance
@@ -21,6 +27,7 @@ from bba.training.trainer import BudgetTrainer, Clock, Stage
 logger = logging.getLogger(__name__)
 
 SECONDS = "seconds.txt"
+_TORCH_CANNOT_WRITE = re.compile("PytorchStreamWriter|inline_container|iostream error")
 IMPORTANCE_TEXTS = 512
 """Validation texts that the first order of the heads is estimated on."""
 
@@ -53,9 +60,17 @@ def initial_scores(model: BBAForSequenceClassification, validation: Dataset) -> 
 
 
 def last_state(folder: Path) -> Path | None:
-    """Return the newest complete Trainer state in a folder; one cut short while being written lacks its last file."""
-    states = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    """Return the newest complete Trainer state in a folder; in one cut short, the file written last is not whole."""
+    states = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json") if _is_json(path)]
     return max(states, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True
 
 
 def _arguments(stage: Stage, settings: TrainSettings, folder: Path, epochs: float, steps: int) -> TrainingArguments:
@@ -135,11 +150,26 @@ def run_stage(
     )
     resumed = last_state(folder)
     logger.info("%s stage: %d steps%s", stage, steps, f", going on from {resumed.name}" if resumed else "")
-    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
-    model.save_pretrained(folder / "writing")
-    (folder / "writing" / SECONDS).write_text(f"{_clock(trainer).seconds:.1f}", encoding="utf-8")
-    (folder / "writing").rename(done)
+    with _disk_errors_explained(stage, folder):
+        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+        model.save_pretrained(folder / "writing")
+        (folder / "writing" / SECONDS).write_text(f"{_clock(trainer).seconds:.1f}", encoding="utf-8")
+        (folder / "writing").rename(done)
     return model.eval()
+
+
+@contextmanager
+def _disk_errors_explained(stage: Stage, folder: Path) -> Iterator[None]:
+    """Turn what is raised when a state cannot be written into one sentence; torch raises a bare RuntimeError."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _TORCH_CANNOT_WRITE.search(str(error)):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise TrainingError(
+            f"The {stage} stage's state could not be written to {folder} ({reason}): make room, then add --resume."
+        ) from error
 
 
 def training_seconds(folder: Path) -> float:
