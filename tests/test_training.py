@@ -454,7 +454,7 @@ main(["train", *test_training.FLAGS, "--out", sys.argv[2]])
 def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path, quick, capsys, monkeypatch):
     stop_at(monkeypatch, "dense", 12, KeyboardInterrupt())
     assert main(["train", *FLAGS, "--out", str(tmp_path / "out")]) == 130
-    assert capsys.readouterr().err.endswith("Stopped. A training run continues with --resume.\n")
+    assert capsys.readouterr().err.endswith("\nStopped. A training run continues with --resume.\n")
     assert last_state(work_folder(tmp_path / "out") / "1-dense").name == "checkpoint-10"
 
 

@@ -151,7 +151,10 @@ def run_stage(
     resumed = last_state(folder)
     logger.info("%s stage: %d steps%s", stage, steps, f", going on from {resumed.name}" if resumed else "")
     with _disk_errors_explained(stage, folder):
-        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+        finally:
+            trainer.progress.close()
         model.save_pretrained(folder / "writing")
         (folder / "writing" / SECONDS).write_text(f"{_clock(trainer).seconds:.1f}", encoding="utf-8")
         (folder / "writing").rename(done)

@@ -58,6 +58,7 @@ class ProgressBar(TrainerCallback):
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.figures: dict[str, float] = {}
+        self.bar: tqdm | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Draw the bar, at the step where a resumed run goes on."""
@@ -65,7 +66,8 @@ class ProgressBar(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar."""
-        self.bar.update(state.global_step - self.bar.n)
+        if self.bar is not None:
+            self.bar.update(state.global_step - self.bar.n)
 
     def on_log(
         self,
@@ -78,11 +80,13 @@ class ProgressBar(TrainerCallback):
         """Show the newest loss, and the newest accuracy on validation."""
         shown = {"loss": "loss", "eval_accuracy": "validation accuracy"}
         self.figures.update({shown[name]: value for name, value in (logs or {}).items() if name in shown})
-        self.bar.set_postfix({name: f"{value:.4f}" for name, value in self.figures.items()})
+        if self.bar is not None:
+            self.bar.set_postfix({name: f"{value:.4f}" for name, value in self.figures.items()})
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Leave the bar as it is."""
-        self.bar.close()
+    def close(self) -> None:
+        """Leave the bar as it is; what is printed next starts a line of its own."""
+        if self.bar is not None:
+            self.bar.close()
 
 
 class LengthGrouped(Sampler[int]):
@@ -109,7 +113,8 @@ class BudgetTrainer(Trainer):
     def __init__(
         self, model: BBAForSequenceClassification, stage: Stage, settings: TrainSettings, **trainer_arguments: Any
     ) -> None:
-        super().__init__(model=model, callbacks=[Clock(), ProgressBar(stage)], **trainer_arguments)
+        self.progress = ProgressBar(stage)
+        super().__init__(model=model, callbacks=[Clock(), self.progress], **trainer_arguments)
         self.remove_callback(PrinterCallback)
         self.classifier = model
         self.stage = stage
