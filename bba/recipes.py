@@ -118,14 +118,13 @@ def _report(
     """Measure a finished model on validation and, once, on test; then its latency."""
     import torch
 
-    from bba.measure.latency import LatencySettings, cpu_name, measure_latency
+    from bba.measure.latency import LatencySettings, cpu_name, measure_latency, usual_length
     from bba.measure.metrics import GRID, score_budgets, score_without_attention
     from bba.measure.report import Report
     from bba.training.stages import encode, training_seconds
 
     validation, test = encode(texts.validation, tokenizer), encode(texts.test, tokenizer)
     logger.info("measuring accuracy at %d budgets, then latency", len(GRID))
-    length = min(LatencySettings().length, model.config.max_position_embeddings)
     return Report(
         task=texts.task,
         labels=list(texts.label_names),
@@ -139,7 +138,7 @@ def _report(
         validation=score_budgets(model, validation["input_ids"], validation["labels"]),
         test=score_budgets(model, test["input_ids"], test["labels"]),
         no_attention=score_without_attention(model, test["input_ids"], test["labels"]),
-        latency=measure_latency(model, GRID, LatencySettings(length=length)),
+        latency=measure_latency(model, GRID, LatencySettings(length=usual_length(model.config))),
     )
 
 
@@ -259,7 +258,7 @@ def bench(
     checkpoint: Path,
     budgets: str = "0.25,0.5,0.75",
     batch: int = 1,
-    length: int = 64,
+    length: int | None = None,
     threads: int = 1,
     rounds: int = 15,
 ) -> Result:
@@ -269,15 +268,17 @@ def bench(
         checkpoint: folder of the checkpoint.
         budgets: head budgets with commas between.
         batch: texts per call.
-        length: tokens per text.
+        length: tokens per text; without it 64, or as many as the model reads.
         threads: CPU threads.
         rounds: how often each model is timed.
     """
-    from bba.measure.latency import LatencySettings, measure_latency
+    from bba.measure.latency import LatencySettings, measure_latency, usual_length
     from bba.predict import BudgetedClassifier
 
-    settings = LatencySettings(batch=batch, length=length, threads=threads, rounds=rounds)
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
+    if length is None:
+        length = usual_length(classifier.checkpoint.model.config)
+    settings = LatencySettings(batch=batch, length=length, threads=threads, rounds=rounds)
     latency = measure_latency(
         classifier.checkpoint.model,
         _budgets(budgets, classifier),

@@ -16,7 +16,7 @@ from torch.utils.benchmark import Timer
 
 from bba.errors import MeasureError
 from bba.measure.report import Latency, LatencyRow
-from bba.model import BBAForSequenceClassification
+from bba.model import BBAConfig, BBAForSequenceClassification
 from bba.pruning.cost import head_share, predicted_speedup
 from bba.pruning.plan import keep_positions, plan_at
 from bba.pruning.surgery import prune
@@ -42,6 +42,11 @@ class LatencySettings:
         for name in ("batch", "length", "threads", "rounds"):
             if getattr(self, name) < 1:
                 raise MeasureError(f"--{name} is {getattr(self, name)}: give a whole number of at least 1.")
+
+
+def usual_length(config: BBAConfig) -> int:
+    """Return the length that is measured unless another is asked for: 64 tokens, or all that a model reads."""
+    return min(LatencySettings().length, config.max_position_embeddings)
 
 
 def cpu_name() -> str:
