@@ -8,7 +8,13 @@ import streamlit as st
 
 from bba.ui import layout
 
-st.set_page_config(page_title="Budgeted Attention", page_icon=":material/tune:", layout="wide")
+# Drawn here, not named: Streamlit fetches named icons of the tab from the network.
+ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="#2a7bc4">
+<rect x="1" y="7" width="14" height="2" rx="1" fill="#9aa1ab"/><rect x="1" y="7" width="7" height="2" rx="1"/>
+<circle cx="8" cy="8" r="4"/>
+</svg>"""
+
+st.set_page_config(page_title="Budgeted Attention", page_icon=ICON, layout="wide")
 page = st.navigation(
     {
         "Explore": [

@@ -44,7 +44,7 @@ def figures(choice: Choice) -> Slots:
     places[1].metric(
         "Attention cost",
         f"{row.cost:.3f}",
-        f"{row.heads} of {total} heads, asked {choice.budget:g}",
+        f"{row.heads}/{total} heads, asked {choice.budget:g}",
         delta_color="off",
         delta_arrow="off",
         border=True,
@@ -75,7 +75,7 @@ def _show_latency(slots: Slots, latency: Latency, budget: float, state_word: str
     slots.latency.metric(
         "Latency",
         "not measured" if row is None else milliseconds(row.median_ms),
-        state_word if dense is None else f"dense {milliseconds(dense.median_ms)}, {state_word}",
+        state_word if dense is None or "%" in state_word else f"dense {milliseconds(dense.median_ms)}, {state_word}",
         delta_color="off",
         delta_arrow="off",
         border=True,
@@ -84,7 +84,7 @@ def _show_latency(slots: Slots, latency: Latency, budget: float, state_word: str
     slots.speedup.metric(
         "Speed-up",
         speed,
-        f"{verdict}, {state_word}",
+        verdict if verdict == "no measurable gain" else f"{verdict}, {state_word}",
         delta_color="off",
         delta_arrow="off",
         border=True,
@@ -145,7 +145,7 @@ def _measure(choice: Choice, slots: Slots, place: DeltaGenerator) -> Latency:
     place.caption(f"Latency: stored value of {stored.date}, {taken_on(stored)}; being measured on this machine now…")
 
     def progress(done: float) -> None:
-        _show_latency(slots, stored, choice.budget, f"measuring {done:.0%}")
+        _show_latency(slots, stored, choice.budget, f"measuring, {done:.0%}")
 
     def waiting() -> None:
         place.caption("Latency: another measurement is running on this machine; this one follows when it has ended…")

@@ -16,6 +16,7 @@ EARLY, LATE = "#123f73", "#2f78bd"
 """Open heads, from budget 0 to budget 1; white letters are readable on both."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
+COLORS = (ACCENT, "#d9720f", "#11966b", "#c2619e", "#a58500", GREY)
 MAX_LABELS = 6
 """Labels drawn as lines; more cannot be told apart."""
 
@@ -186,7 +187,7 @@ def flip_chart(frame: pd.DataFrame, budget: float) -> go.Figure:
         part = frame[frame["label"] == label]
         figure.add_scatter(
             x=part["budget"], y=part["probability"], name=literal(shorten(label)), mode="lines+markers",
-            line={"dash": DASHES[place]}, marker={"symbol": SYMBOLS[place], "size": 7},
+            line={"dash": DASHES[place], "color": COLORS[place]}, marker={"symbol": SYMBOLS[place], "size": 7},
             hovertemplate=f"{literal(label).replace('%', '&#37;')}: %{{y:.3f}} at budget %{{x:.2f}}<extra></extra>",
         )  # fmt: skip
     for before, after in flips(frame):
@@ -245,11 +246,12 @@ def accuracy_latency(frame: pd.DataFrame, budget: float) -> go.Figure:
         budget: the budget to mark, if it was measured.
     """
     figure = _figure(380)
-    frame = frame.dropna(subset=["accuracy"])
+    frame = frame.dropna(subset=["accuracy"]).sort_values("heads")
     marked = (frame["budget"] == budget) & (frame["name"] != "dense")
     figure.add_scatter(
-        x=frame["median_ms"], y=frame["accuracy"], mode="markers+text",
-        text=frame["name"], textposition=_around(len(frame)),
+        x=frame["median_ms"], y=frame["accuracy"], mode="lines+markers+text",
+        line={"color": GREY, "width": 1, "dash": "dot"},
+        text=_few_names(frame, marked), textposition="top left", customdata=frame["name"],
         error_x={"array": frame["iqr_ms"] / 2, "thickness": 1, "color": GREY},
         error_y={
             "array": frame["high"] - frame["accuracy"], "arrayminus": frame["accuracy"] - frame["low"],
@@ -259,19 +261,20 @@ def accuracy_latency(frame: pd.DataFrame, budget: float) -> go.Figure:
             "color": ACCENT, "size": [14 if mark else 9 for mark in marked],
             "symbol": [{"dense": "square", "no attention": "x"}.get(name, "circle") for name in frame["name"]],
         },
-        cliponaxis=False, hovertemplate="%{text}: %{x:.3f} ms, accuracy %{y:.3f}<extra></extra>",
+        cliponaxis=False, hovertemplate="%{customdata}: %{x:.3f} ms, accuracy %{y:.3f}<extra></extra>",
     )  # fmt: skip
     ceiling = frame[frame["name"] == "no attention"]["median_ms"]
     for value in ceiling:
         figure.add_vline(value, line={"color": GREY, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title="latency (milliseconds per call)", rangemode="tozero")
+    figure.update_xaxes(title="latency (milliseconds per call)", nticks=7)
     figure.update_yaxes(title="accuracy (0 to 1)", range=[0, 1.08], dtick=0.25)
     return figure
 
 
-def _around(count: int) -> list[str]:
-    """Return text positions that alternate, so that the names of near points do not cover each other."""
-    return [("top center", "bottom center")[place % 2] for place in range(count)]
+def _few_names(frame: pd.DataFrame, marked: "pd.Series[bool]") -> list[str]:
+    """Return the names of the ends and of the marked point; the others would cover each other and show on hovering."""
+    named = marked | frame["name"].isin(["dense", "no attention"])
+    return [name if show else "" for name, show in zip(frame["name"], named, strict=True)]
 
 
 def speedup_chart(frame: pd.DataFrame, budget: float) -> go.Figure:

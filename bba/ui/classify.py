@@ -33,7 +33,7 @@ def picker(choice: Choice) -> None:
 
 def _take_example() -> None:
     if st.session_state["example"]:
-        st.session_state["text"] = st.session_state["example"]
+        layout.set_text(st.session_state["example"], "classify")
 
 
 def across_budgets(choice: Choice, text: str) -> None:

@@ -15,6 +15,10 @@ from bba.ui.examples import examples, synthetic_answer
 from bba.ui.state import Choice
 from bba.ui.wording import notices, origin, plain
 
+INTRODUCTION = (
+    "This text classifier works with as many *attention heads*, the parts that let words look at each other, "
+    "as you pay for: move the slider."
+)
 MAX_SHARED_LETTERS = 1_000
 """A longer text is not put into the page's address."""
 
@@ -39,6 +43,7 @@ def frame() -> None:
         _unusable({folder.name: problem for folder, problem in problems.items() if problem})
     if not usable:
         _no_checkpoint(root)
+    st.markdown(INTRODUCTION)
     _budget_slider(state.choose(root / st.session_state["checkpoint"]))
 
 
@@ -96,7 +101,7 @@ def chart(figure: go.Figure, frame: pd.DataFrame, key: str, alt: str) -> None:
         "modeBarButtons": [["toImage"]],
         "toImageButtonOptions": {"format": "png", "filename": key, "scale": 2},
     }
-    with st.container(key=key, gap=None):
+    with st.container(key=key, gap=None, horizontal_alignment="right"):
         st.plotly_chart(figure, key=f"{key}_chart", config=config, alt=alt)
         st.download_button(
             "CSV",
@@ -111,31 +116,41 @@ def chart(figure: go.Figure, frame: pd.DataFrame, key: str, alt: str) -> None:
         )
 
 
-def text_box(choice: Choice) -> str:
-    """Show the text box that the pages share, filled from the address or with an example; return the text."""
-    task = choice.report.task
-    first = next(iter(examples(task)), "")
-    if "text" not in st.session_state:
-        st.session_state["text"] = st.query_params.get("text", first)
-    elif st.session_state["text"] in [*examples(st.session_state.get("text_task", task)), ""]:
-        _follow_task(task, first)
-    st.session_state["text_task"] = task
+def text_box(choice: Choice, page: str) -> str:
+    """Show the box with the text that the pages share; return the text.
+
+    Each page has a box of its own, because Streamlit forgets a box that is not on the page.
+    """
+    key, first = f"text_{page}", next(iter(examples(choice.report.task)), "")
+    _settle_text(choice.report.task, first)
+    if key not in st.session_state:
+        st.session_state[key] = st.session_state["text"]
     text = st.text_area(
         "Text to classify",
-        key="text",
+        key=key,
         height=110,
         placeholder="Type or paste a text",
-        persist_state="session",
         help="Press Ctrl+Enter or leave the box to classify.",
     )
-    _share(text or "", first)
-    return text or ""
+    st.session_state["text"] = text
+    _share(text, first)
+    return text
 
 
-def _follow_task(task: str, first: str) -> None:
-    """Replace another task's example by one of this task."""
-    if st.session_state.get("text_task", task) != task:
-        st.session_state["text"] = first
+def set_text(text: str, page: str) -> None:
+    """Put a text into a page's box."""
+    st.session_state[f"text_{page}"] = st.session_state["text"] = text
+
+
+def _settle_text(task: str, first: str) -> None:
+    """Start with the address's text or an example, and replace another task's example by one of this task."""
+    before = st.session_state.setdefault("text_task", task)
+    if "text" not in st.session_state:
+        st.session_state["text"] = st.query_params.get("text", first)
+    elif before != task and st.session_state["text"] in ["", *examples(before)]:
+        for page in ("budget", "classify"):
+            set_text(first, page)
+    st.session_state["text_task"] = task
 
 
 def _share(text: str, default: str) -> None:

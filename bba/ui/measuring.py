@@ -57,7 +57,7 @@ def result(choice: Choice, asked: LatencySettings, budgets: list[float]) -> None
     """Show what was measured with these settings, or else what is stored, and say which of them it is."""
     live = state.known_latency(choice, asked, budgets)
     latency = live or choice.report.latency
-    when = "Measured live on this machine" if live else "Stored with the checkpoint, not from this machine's present"
+    when = "Measured live on this machine" if live else "Stored with the checkpoint when it was made"
     st.markdown(f"**{when}**, {latency.date}: {plain(taken_on(latency))}.")
     frame = charts.latency_frame(latency, choice.report)
     frame["verdict"] = [gain(latency, row) for row in latency.rows]

@@ -13,7 +13,8 @@ from filelock import FileLock, Timeout
 from bba.checkpoints import load
 from bba.data import synthetic
 from bba.errors import BBAError, CheckpointError
-from bba.measure.latency import LOCK, LatencySettings, measure_latency
+from bba.measure import latency as measuring
+from bba.measure.latency import LatencySettings, measure_latency
 from bba.measure.metrics import wilson
 from bba.measure.report import Latency, Report
 from bba.model.inference import logits_of
@@ -32,7 +33,7 @@ class Choice:
 
     folder: Path
     stamp: int
-    """When the checkpoint was last changed; a retrained one is another one."""
+    """See `stamp_of`: a checkpoint that was trained again is another one."""
     classifier: BudgetedClassifier
     budget: float
 
@@ -61,8 +62,9 @@ def candidate_folders(root: Path) -> list[Path]:
 
 
 def stamp_of(folder: Path) -> int:
-    """Return when a file of a folder was last changed, in nanoseconds; 0 for an empty folder."""
-    return max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
+    """Return a number that changes when a file of a folder changes: from names, sizes and times of change."""
+    stats = ((path.name, path.stat()) for path in folder.iterdir())
+    return hash(tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)))
 
 
 def stops(classifier: BudgetedClassifier, report: Report) -> list[float]:
@@ -181,7 +183,7 @@ def live_latency(
 
 def _wait(waiting: Callable[[], None]) -> None:
     """Wait until nobody measures; each call of `waiting` lets Streamlit end this run when the visitor moves on."""
-    lock = FileLock(LOCK)
+    lock = FileLock(measuring.LOCK)
     while True:
         waiting()
         try:

@@ -12,7 +12,7 @@ MANY_UNKNOWN = 0.3
 
 def plain(text: str) -> str:
     """Return text with all Markdown switched off, so that a name or a message shows as it was written."""
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", re.sub(r"[ \t\r\n]+", " ", text))
 
 
 def percent(share: float) -> str:

@@ -12,6 +12,6 @@ with left:
     budget.head_map(choice)
 with right:
     st.subheader("Try it")
-    layout.answer(choice, layout.text_box(choice))
+    layout.answer(choice, layout.text_box(choice, "budget"))
 budget.accuracy_line(choice)
 budget.live_figures(choice, slots)

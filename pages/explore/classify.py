@@ -9,7 +9,7 @@ left, right = st.columns([1, 1], gap="large")
 with left:
     st.subheader("Classify a text")
     classify.task(choice)
-    text = layout.text_box(choice)
+    text = layout.text_box(choice, "classify")
     classify.picker(choice)
 with right:
     st.subheader("Answer at this budget")

@@ -1,0 +1,348 @@
+import dataclasses
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from filelock import FileLock
+from streamlit.testing.v1 import AppTest
+
+from bba.data import synthetic
+from bba.measure import latency
+from bba.measure.report import Latency, LatencyRow
+from bba.predict import BudgetedClassifier, Encoded, Prediction
+from bba.ui import budget as budget_page
+from bba.ui import charts, state, wording
+from bba.ui.examples import NEWS, examples, synthetic_answer
+
+APP = str(Path(__file__).parents[1] / "app.py")
+BUDGET, CLASSIFY, LATENCY = "pages/explore/budget.py", "pages/explore/classify.py", "pages/measure/latency.py"
+TEXT = "hat? tom:hat mia:hat zoe:hat leo:hat"
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch):
+    monkeypatch.setattr(budget_page, "ROUNDS", 1)
+    monkeypatch.setattr(state, "FRESH", 200)
+
+
+@pytest.fixture
+def root(checkpoint_folder, monkeypatch):
+    monkeypatch.setenv("BBA_CHECKPOINTS", str(checkpoint_folder.parent))
+    return checkpoint_folder.parent
+
+
+@pytest.fixture
+def own_root(checkpoint_folder, tmp_path, monkeypatch):
+    """Return a folder of checkpoints that a test may change; `good` is in it."""
+    monkeypatch.setenv("BBA_CHECKPOINTS", str(tmp_path))
+    shutil.copytree(checkpoint_folder, tmp_path / "good")
+    return tmp_path
+
+
+def opened(page=BUDGET, **params):
+    at = AppTest.from_file(APP, default_timeout=60).switch_page(page)
+    for name, value in params.items():
+        at.query_params[name] = value
+    return ran(at.run())
+
+
+def ran(at):
+    """Return the app after a run, which must have raised nothing."""
+    assert not at.exception, at.exception[0].message
+    return at
+
+
+def figures(at):
+    return {metric.label: (metric.value, metric.delta) for metric in at.metric}
+
+
+def titles(at):
+    return [json.loads(chart.proto.spec)["layout"].get("title", {}).get("text") for chart in at.get("plotly_chart")]
+
+
+def words(at):
+    return " ".join(
+        element.value for kind in ("markdown", "caption", "warning", "info", "error") for element in at.get(kind)
+    )
+
+
+@pytest.mark.parametrize("page", [BUDGET, CLASSIFY, LATENCY])
+def test_a_first_visitor_gets_the_frame_on_every_page(root, page):
+    at = opened(page)
+    assert at.select_slider(key="budget").value == 0.5
+    assert at.selectbox(key="checkpoint").value == "tiny"
+    assert not at.error
+
+
+def test_the_slider_stops_only_at_measured_budgets(root, report):
+    options = opened(LATENCY).select_slider(key="budget").options
+    assert [float(option) for option in options] == report.budgets
+
+
+def test_moving_the_slider_changes_all_figures_and_the_map(root):
+    at = opened()
+    before = figures(at), titles(at)
+    assert before[0]["Attention cost"] == ("0.500", "6/12 heads, asked 0.5")
+    assert "Budget 0.5: 6 of 12 heads open" in before[1]
+    ran(at.select_slider(key="budget").set_value(0.3).run())
+    assert figures(at)["Attention cost"] == ("0.250", "3/12 heads, asked 0.3")
+    assert "Budget 0.3: 3 of 12 heads open" in titles(at)
+    assert "(3 heads)" in words(at)
+    assert all(figures(at)[name] != before[0][name] for name in ("Latency", "Attention cost"))
+
+
+def test_figures_are_live_and_say_on_what(root):
+    at = opened()
+    assert "live" in figures(at)["Latency"][1]
+    assert "live" in figures(at)["Accuracy"][1]
+    assert "1 thread, 1 text of 32 tokens" in words(at)
+
+
+def test_each_stop_is_measured_once_for_all_visitors(root, monkeypatch):
+    opened(budget="0.75")
+    monkeypatch.setattr(state, "measure_latency", None)
+    opened(budget="0.75")
+
+
+def test_state_survives_page_changes(root):
+    at = opened()
+    at.select_slider(key="budget").set_value(0.75)
+    ran(at.text_area(key="text_budget").set_value(TEXT).run())
+    ran(at.switch_page(LATENCY).run())
+    ran(at.switch_page(CLASSIFY).run())
+    assert at.text_area(key="text_classify").value == TEXT
+    assert at.select_slider(key="budget").value == 0.75
+    assert at.query_params["text"] == TEXT
+    assert "True label, by the rule: **leo**" in words(at)
+
+
+def test_a_link_shows_the_same(root):
+    at = opened(CLASSIFY, budget="0.25", checkpoint="tiny", text=TEXT)
+    assert at.select_slider(key="budget").value == 0.25
+    assert at.text_area(key="text_classify").value == TEXT
+
+
+@pytest.mark.parametrize("value", ["7", "0", "-1", "nan", "0,5", "abc", "", "0.123"])
+def test_an_invalid_budget_in_the_address_falls_back(root, value):
+    assert opened(LATENCY, budget=value).select_slider(key="budget").value == 0.5
+
+
+@pytest.mark.parametrize("value", ["../../etc", "none", "", "<script>"])
+def test_an_invalid_checkpoint_in_the_address_falls_back(root, value):
+    assert opened(LATENCY, checkpoint=value).selectbox(key="checkpoint").value == "tiny"
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("page", [BUDGET, LATENCY])
+def test_without_a_checkpoint_the_app_says_what_to_do(tmp_path, monkeypatch, there, page):
+    monkeypatch.setenv("BBA_CHECKPOINTS", str(tmp_path if there else tmp_path / "nowhere"))
+    at = opened(page)
+    assert at.title[0].value == "No checkpoint yet"
+    assert "python -m bba train" in at.code[0].value
+
+
+def test_a_damaged_checkpoint_is_listed_and_the_others_work(own_root):
+    for name in ("cut", "empty", "no_report", "nonsense"):
+        shutil.copytree(own_root / "good", own_root / name)
+    weights = own_root / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    shutil.rmtree(own_root / "empty")
+    (own_root / "empty").mkdir()
+    (own_root / "no_report" / "report.json").unlink()
+    (own_root / "nonsense" / "report.json").write_text("{}")
+    at = opened(checkpoint="cut")
+    assert at.selectbox(key="checkpoint").options == ["good"]
+    assert at.selectbox(key="checkpoint").value == "good"
+    said = " ".join(element.value for element in at.sidebar.markdown)
+    assert all(name in said for name in ("**cut**", "**empty**", r"**no\_report**", "**nonsense**", "damaged"))
+    assert len(figures(at)) == 4
+
+
+def test_a_pruned_checkpoint_has_fewer_stops(own_root, classifier):
+    BudgetedClassifier.from_pretrained(own_root / "good").prune(0.3).save_pretrained(own_root / "small")
+    at = opened(checkpoint="good", budget="1.0")
+    assert at.select_slider(key="budget").value == 1
+    ran(at.selectbox(key="checkpoint").set_value("small").run())
+    slider = at.select_slider(key="budget")
+    assert max(float(option) for option in slider.options) == 0.3
+    assert slider.value == 0.3
+    for page in (CLASSIFY, LATENCY):
+        ran(at.switch_page(page).run())
+
+
+def test_a_retrained_checkpoint_is_read_anew(own_root):
+    path = own_root / "good" / "report.json"
+    assert "Trained on 0 texts" in words(opened(LATENCY))
+    report = json.loads(path.read_text())
+    report["counts"]["train"] = 77
+    path.write_text(json.dumps(report))
+    os.utime(path, ns=(2**60, 2**60))
+    assert "Trained on 77 texts" in words(opened(LATENCY))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "Nothing to classify yet"),
+        (" \n\t\0", "Nothing to classify yet"),
+        ("a" * 1_000_000, "100% of the words read are unknown"),
+        ("tom:hat " * 10_000, "10\u202f000 words: the first 32 tokens were read"),
+        (TEXT.replace(" ", "\0 "), "NUL characters"),
+        ("😀 🎉", "unknown to this model"),
+        ("שלום עולם", "unknown to this model"),
+        ("<script>alert(1)</script> **b** $x^2$ :red[r]", "unknown to this model"),
+    ],
+)
+def test_odd_texts_get_one_sentence(root, text, sentence):
+    at = opened(CLASSIFY)
+    ran(at.text_area(key="text_classify").set_value(text).run())
+    assert sentence in words(at).replace("\\", "")
+    assert at.text_area(key="text_classify").value == text
+    assert not at.error
+
+
+def test_no_page_interprets_html(root):
+    at = opened(CLASSIFY, text="<img src=x onerror=alert(1)>")
+    assert not any(element.proto.allow_html for element in at.markdown)
+    assert not any("onerror" in element.value for element in at.markdown)
+
+
+def test_picking_an_example_fills_the_box(root):
+    at = opened(CLASSIFY)
+    wanted = examples("synthetic")[3]
+    ran(at.selectbox(key="example").set_value(wanted).run())
+    assert at.text_area(key="text_classify").value == wanted
+
+
+def test_a_long_text_stays_out_of_the_address(root):
+    at = opened(CLASSIFY, text=TEXT)
+    ran(at.text_area(key="text_classify").set_value("tom:hat " * 500).run())
+    assert "text" not in at.query_params
+
+
+def test_latency_is_measured_on_request(root):
+    at = opened(LATENCY)
+    assert "Stored with the checkpoint" in words(at)
+    ran(at.button(key="measure").click().run())
+    assert "Measured live on this machine" in words(at)
+    table = at.dataframe[0].value
+    assert next(iter(table["name"])) == "dense"
+    assert list(table["name"])[-1] == "no attention"
+    assert {"0.25", "0.5", "0.75"} <= set(table["name"])
+
+
+def test_waiting_for_another_measurement_is_told_and_ends():
+    told = threading.Event()
+    with FileLock(latency.LOCK):
+        waiter = threading.Thread(target=state._wait, args=(told.set,))
+        waiter.start()
+        assert told.wait(5)
+        assert waiter.is_alive()
+    waiter.join(5)
+    assert not waiter.is_alive()
+
+
+def test_the_true_label_follows_the_rule():
+    for text, label in synthetic.examples(50, 5):
+        assert synthetic_answer(text) == synthetic.PEOPLE[label]
+    assert all(
+        synthetic_answer(text) is None for text in ("", "hat?", "tom:hat", "hat? key? tom:hat", "hat? tom:car", "x")
+    )
+
+
+def test_examples_per_task():
+    assert len(examples("agnews")) == len(set(NEWS)) == 6
+    assert len(examples("synthetic")) == 6
+    assert examples("mine") == []
+
+
+def rows(*speedups, iqr=0.01):
+    """Return a measurement: dense, then these speed-ups."""
+    values = [
+        LatencyRow(1 - place / 10, 1.0, 12 - place, 1 / speedup, iqr, speedup, 1.0 if place == 0 else 1.3)
+        for place, speedup in enumerate((1.0, *speedups))
+    ]
+    return Latency("cpu", 1, 1, 64, 15, "2", "2026-01-01", values)
+
+
+def test_a_speedup_within_noise_is_no_gain():
+    measured = rows(1.3, 1.001, 0.8)
+    assert [wording.gain(measured, row) for row in measured.rows] == [
+        "the baseline",
+        "faster",
+        "no measurable gain",
+        "slower",
+    ]
+    noisy = rows(1.3, iqr=1.0)
+    assert wording.gain(noisy, noisy.rows[1]) == "no measurable gain"
+
+
+def test_plain_switches_markdown_off():
+    assert wording.plain("a *b* $c$ :red[d]\n<e>") == r"a \*b\* \$c\$ \:red\[d\] \<e\>"
+
+
+def test_a_text_cut_is_noticed():
+    prediction = Prediction("x", "a", {"a": 1.0}, 0.5, 0.5, 6, Encoded([1] * 128, 900, 0.0))
+    assert wording.notices("w " * 898, prediction) == [
+        "898 words: the first 128 tokens were read, the rest was left out."
+    ]
+
+
+def test_milliseconds_have_three_digits():
+    assert [wording.milliseconds(value) for value in (0.4561, 4.561, 45.61, 456.1)] == [
+        "0.456 ms",
+        "4.56 ms",
+        "45.6 ms",
+        "456 ms",
+    ]
+
+
+def test_the_head_map_tells_open_closed_and_removed():
+    frame = charts.opening_frame([[0.25, 0.5], [None, 1.0]], 0.5)
+    assert list(frame["state"]) == ["open", "open", "removed", "closed"]
+    figure = charts.head_map(frame, "title")
+    assert len(figure.layout.shapes) == 4
+    assert [list(trace.text) for trace in figure.data] == [["0.25", "0.50"], ["1.00"], ["x"]]
+
+
+def test_opening_budgets_are_rounded_up():
+    assert [charts._ceil(value) for value in (1 / 32, 9 / 32, 0.25, 7 / 24)] == ["0.04", "0.29", "0.25", "0.30"]
+
+
+def test_charts_show_labels_literally():
+    figure = charts.probability_bars({"<b>x</b>": 0.7, "y": 0.3})
+    assert figure.layout.yaxis.ticktext == ("&lt;b&gt;x&lt;/b&gt;", "y")
+    assert tuple(figure.layout.xaxis.range) == (0, 1)
+
+
+def test_flips_lie_between_the_budgets_where_the_label_changes():
+    values = [(0.1, "a", 0.9), (0.1, "b", 0.1), (0.2, "a", 0.4), (0.2, "b", 0.6), (0.3, "a", 0.2), (0.3, "b", 0.8)]
+    frame = pd.DataFrame(values, columns=["budget", "label", "probability"])
+    assert charts.flips(frame) == [(0.1, 0.2)]
+    assert len(charts.flip_chart(frame, 0.2).data) == 2
+
+
+def test_every_chart_has_titles_and_a_share_runs_from_0_to_1(report):
+    accuracy = charts.accuracy_frame([report.no_attention, *report.test])
+    times = charts.latency_frame(report.latency, report)
+    for figure in (
+        charts.accuracy_line(accuracy, 0.5),
+        charts.accuracy_latency(times, 0.5),
+        charts.speedup_chart(times, 0.5),
+    ):
+        assert figure.layout.xaxis.title.text
+        assert figure.layout.yaxis.title.text
+    assert charts.accuracy_line(accuracy, 0.5).layout.yaxis.range[0] == 0
+    assert next(iter(times["name"])) == "dense"
+    assert list(times["name"])[-1] == "no attention"
+
+
+def test_a_pruned_report_without_dense_still_has_a_frame(report):
+    cut = dataclasses.replace(report.latency, rows=[row for row in report.latency.rows if row.heads <= 3])
+    assert wording.baseline(cut) is None
+    assert "dense" not in list(charts.latency_frame(cut, report)["name"])
+    assert wording.gain(cut, cut.rows[0])
