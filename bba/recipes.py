@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bba.errors import BudgetError, DataError
 from bba.settings import ModelSettings, TrainSettings
@@ -42,6 +42,7 @@ class Result:
 def train(
     task: str,
     out: Path,
+    backbone: Literal["word"] = "word",
     data: Path | None = None,
     resume: bool = False,
     model: ModelSettings | None = None,
@@ -54,6 +55,7 @@ def train(
     Args:
         task: synthetic, agnews, dbpedia14, or the path of a CSV, TSV, JSONL or Parquet file with texts and labels.
         out: folder of the checkpoint; it appears when the run is over. Until then its states are in OUT.training.
+        backbone: word, a model with fresh weights and a vocabulary of whole words.
         data: folder that holds TASK/train.csv and TASK/test.csv; without it BBA_DATA_DIR, then the hub.
         resume: continue a run that was stopped.
         model: shape of the model; the default depends on the task.
@@ -73,7 +75,8 @@ def train(
     texts = load_task(task, data, seed=training.seed, text_column=text_column, label_column=label_column)
     for problem in texts.problems:
         logger.warning(problem)
-    settings = {"task": task, "texts": len(texts.train), "model": asdict(model), "training": asdict(training)}
+    settings = {"task": task, "backbone": backbone, "model": asdict(model), "training": asdict(training)}
+    settings["train_split"] = texts.train.digest()
     with open_run(work_folder(out), settings, resume):
         fitted, tokenizer = _fit(texts, model, training, work_folder(out))
         report = _report(texts, fitted, tokenizer, (model, training), work_folder(out))

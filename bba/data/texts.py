@@ -1,5 +1,7 @@
 """Labelled texts, and how they are split: class by class, by a seed."""
 
+import hashlib
+import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,6 +25,11 @@ class Split:
         if n < 1:
             raise DataError(f"{n} examples are none to work with: give a number of at least 1.")
         return self.take(sorted(_mixed_order(self.labels, seed)[:n]))
+
+    def digest(self) -> str:
+        """Return a hash of the texts and labels: equal for equal splits, in this and any other process."""
+        content = json.dumps([self.texts, self.labels], ensure_ascii=False)
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
     def take(self, positions: Sequence[int]) -> "Split":
         """Return the examples at these positions, in this order."""
