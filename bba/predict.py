@@ -60,7 +60,10 @@ class Prediction:
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[Encoded]:
     """Return the token ids of texts; what is beyond `max_length` tokens is cut off, the final [SEP] kept."""
-    texts = [text.replace("\0", "") for text in texts]
+    if not texts:
+        return []
+    # NUL is nothing; half a surrogate pair, which Python can hold but no tokenizer can read, becomes "?".
+    texts = [text.replace("\0", "").encode("utf-8", "replace").decode("utf-8") for text in texts]
     encoded = []
     for ids in tokenizer(texts, return_attention_mask=False, return_token_type_ids=False, verbose=False)["input_ids"]:
         read = ids if len(ids) <= max_length else [*ids[: max_length - 1], ids[-1]]
@@ -150,9 +153,11 @@ class BudgetedClassifier:
 
         Raises:
             BudgetError: see `at`.
-            DataError: `texts` is one string, or one of them is blank.
+            DataError: `texts` is one string, one of them is blank or no text, or `batch_size` is below 1.
         """
         _check_texts(texts)
+        if batch_size < 1:
+            raise DataError(f"The batch_size is {batch_size}: give at least 1.")
         model = self.at(budget)
         encoded = self.encode(texts)
         logits = logits_of(model, [one.ids for one in encoded], batch_size)
@@ -200,9 +205,11 @@ class BudgetedClassifier:
 def _check_texts(texts: Sequence[str]) -> None:
     if isinstance(texts, str):
         raise DataError("One string was given where a list of texts is expected: write predict([text]).")
-    blank = [number for number, text in enumerate(texts, start=1) if not text.strip(" \t\r\n\0")]
-    if blank:
-        raise DataError(f"Text {blank[0]} of {len(texts)} is empty: give at least one word to classify.")
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise DataError(f"Text {number} of {len(texts)} is {type(text).__name__}, no text: give strings.")
+        if not text.replace("\0", "").strip():
+            raise DataError(f"Text {number} of {len(texts)} is empty: give at least one word to classify.")
 
 
 def _pruned_report(report: Report, name: str, budget: float, heads: int) -> Report:
