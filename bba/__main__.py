@@ -2,11 +2,13 @@
 
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 from bba import recipes
 from bba.errors import BBAError
@@ -21,13 +23,33 @@ COMMANDS: dict[str, Callable[..., recipes.Result]] = {
 }
 
 
+class OneLineParser(ArgumentParser):
+    """A parser that says in one line what is wrong."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """End the process with status 2."""
+        sys.stderr.write(f"{_in_one_line(message)}; add --help to see what can be given.\n")
+        sys.exit(2)
+
+
+def _in_one_line(message: str) -> str:
+    """Return what matters of jsonargparse's report on an argument, which nests a paragraph per type that was tried."""
+    names = re.findall(r'Parser key "([\w.]+)"', message)
+    value = re.search(r"(?:Got value: |val='|Given value: )([^\n']*)", message)
+    expected = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    kinds = [expected[kind] for kind in re.findall(r"Expected a <class '(\w+)'>", message) if kind in expected]
+    if names and value and kinds:
+        return f"{'.'.join(names)} is {value[1]!r}: give {kinds[0]}"
+    return re.sub(rf"\b(?:{'|'.join(COMMANDS)})\.(?=\w)", "", " ".join(message.split()))
+
+
 def make_parser() -> ArgumentParser:
     """Return the parser of all commands."""
-    parser = ArgumentParser(prog="bba", description="One Transformer text classifier whose cost is a dial.")
+    parser = OneLineParser(prog="bba", description="One Transformer text classifier whose cost is a dial.")
     commands = parser.add_subcommands(metavar="COMMAND")
     for name, function in COMMANDS.items():
         summary = (function.__doc__ or "").partition("\n")[0]
-        command = ArgumentParser(description=summary)
+        command = OneLineParser(description=summary)
         command.add_argument("--config", action="config", help="a YAML file with any of these settings")
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         parameters = inspect.signature(function).parameters
@@ -48,22 +70,36 @@ def _with_underscores(argument: str) -> str:
     return "--" + flag[2:].replace("-", "_") + equals + value
 
 
+def _parse(given: Sequence[str]) -> Namespace:
+    """Return the settings as objects; an error of theirs comes out of jsonargparse wrapped in others."""
+    parser = make_parser()
+    try:
+        return parser.instantiate(parser.parse_args(given))
+    except ValueError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, BBAError):
+            cause = cause.__cause__ or cause.__context__
+        raise cause or error from error
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit status: 0, or 1 for a mistake that is the user's to mend."""
     given = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     for noisy in ("httpx", "datasets", "huggingface_hub", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    parser = make_parser()
-    parsed = parser.instantiate(parser.parse_args(given))
-    name = parsed.pop("subcommand")
-    options = vars(parsed.pop(name))
-    options.pop("config")
-    as_json = options.pop("json")
     try:
+        parsed = _parse(given)
+        name = parsed.pop("subcommand")
+        options = vars(parsed.pop(name))
+        options.pop("config")
+        as_json = options.pop("json")
         result = COMMANDS[name](**options)
     except BBAError as error:
         sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror or error}: {error.filename or 'no file named'}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("Stopped. A training run continues with --resume.\n")

@@ -3,7 +3,8 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             inside = Path(temporary) / folder.name
-            checkpoint.model.save_pretrained(inside, state_dict=stored)
+            with _quiet():
+                checkpoint.model.save_pretrained(inside, state_dict=stored)
             checkpoint.tokenizer.save_pretrained(inside)
             if checkpoint.report is not None:
                 text = json.dumps(checkpoint.report.to_json(), indent=1)
@@ -77,6 +79,20 @@ def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
             f"The checkpoint could not be written to {folder} ({reason}): "
             "make room or choose another place; nothing was changed there."
         ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from drawing bars and tables."""
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def check_free(folder: Path) -> None:
@@ -115,18 +131,13 @@ def _load_config(folder: Path) -> BBAConfig:
 def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification:
     model: BBAForSequenceClassification
     info: dict[str, set[str]]
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     try:
-        model, info = BBAForSequenceClassification.from_pretrained(  # type: ignore[misc]
-            folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
+        with _quiet():
+            model, info = BBAForSequenceClassification.from_pretrained(  # type: ignore[misc]
+                folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+            )
     except RuntimeError as error:
         raise ValueError("its weights do not have the shapes that its configuration names") from error
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        transformers_logging.enable_progress_bar()
     if info["missing_keys"] or info["unexpected_keys"]:
         odd = sorted({*info["missing_keys"], *info["unexpected_keys"]})
         raise ValueError(f"its weights do not fit its configuration, {odd[0]} among them")

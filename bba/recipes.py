@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bba.errors import BudgetError, DataError
+from bba.errors import BudgetError, CheckpointError, DataError
 from bba.settings import ModelSettings, TrainSettings
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _fit(
 
     if texts.task == "synthetic":
         tokenizer = synthetic_tokenizer()
+        tokenizer.model_max_length = model_settings.max_length
     else:
         tokenizer = train_word_tokenizer(texts.train.texts, model_settings.vocab_size, model_settings.max_length)
     disable_progress_bar()
@@ -181,8 +182,13 @@ def evaluate(
 def _examples(
     classifier: "BudgetedClassifier", data: Path | None, split: str, columns: tuple[str | None, str | None]
 ) -> "Split":
-    from bba.data.sources import load_labelled_file, load_split
+    from bba.data.sources import TASKS, load_labelled_file, load_split
+    from bba.data.synthetic import TASK as SYNTHETIC
 
+    if split not in ("train", "validation", "test"):
+        raise DataError(f"There is no split {split!r}: choose train, validation or test.")
+    if data is not None and not data.exists():
+        raise DataError(f"There is no file or folder {data}: check the path of --data for typing errors.")
     if data is not None and data.is_file():
         examples, problems = load_labelled_file(data, classifier.labels, *columns)
         for problem in problems:
@@ -190,6 +196,11 @@ def _examples(
         return examples
     if classifier.report is None:
         raise DataError(f"{classifier.name} does not say what it was trained on: give a file with --data.")
+    if classifier.report.task not in (SYNTHETIC, *TASKS):
+        raise DataError(
+            f"{classifier.name} was trained on {classifier.report.source}: give that file with --data, or another one "
+            "with the same labels."
+        )
     examples, labels = load_split(classifier.report.task, split, data, seed=classifier.report.seed)
     if list(labels) != classifier.labels:
         raise DataError(f"The data's labels are {', '.join(labels)}, the checkpoint's {', '.join(classifier.labels)}.")
@@ -306,8 +317,12 @@ def list_checkpoints(root: Path = ROOT) -> Result:
 
     rows = []
     for folder in checkpoint_folders(root):
-        report = read_report(folder)
-        best = max(report.test, key=lambda row: row.budget) if report else None
+        try:
+            report = read_report(folder)
+        except CheckpointError as error:  # The others are worth listing all the same.
+            logger.warning(error)
+            report = None
+        best = max(report.test, key=lambda row: row.budget, default=None) if report else None
         rows.append(
             {
                 "checkpoint": folder.name,
@@ -349,12 +364,14 @@ def progress(what: str) -> Callable[[float], None]:
     """Return a callable that draws the share that is done on standard error."""
     from tqdm import tqdm
 
-    bar = tqdm(total=100, desc=what, unit="%", leave=False, file=sys.stderr)
+    bars: list[tqdm] = []  # Made when there is something to show: an error before that has its line to itself.
 
     def show(done: float) -> None:
-        bar.update(round(done * 100) - bar.n)
+        if not bars:
+            bars.append(tqdm(total=100, desc=what, unit="%", leave=False, file=sys.stderr))
+        bars[0].update(round(done * 100) - bars[0].n)
         if done >= 1:
-            bar.close()
+            bars[0].close()
 
     return show
 
