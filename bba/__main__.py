@@ -57,7 +57,9 @@ def make_parser() -> ArgumentParser:
             command.add_argument("checkpoint", type=Path, help="folder of the checkpoint")
         if "resume" in parameters:
             command.add_argument("--resume", action="store_true", help="continue a run that was stopped")
-        command.add_function_arguments(function, as_group=False, skip={"checkpoint", "resume"})
+        if "text" in parameters:  # Of a bare string; as one that may be None, "#1 hit" and "null" are read as nothing.
+            command.add_argument("--text", type=str, help="a text to classify")
+        command.add_function_arguments(function, as_group=False, skip={"checkpoint", "resume", "text"})
         commands.add_subcommand(name, command, help=summary)
     return parser
 
