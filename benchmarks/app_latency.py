@@ -1,9 +1,9 @@
-"""How quick the app is, as a visitor sees it in a browser: from letting go of the slider to the changed head map, and from
-Ctrl+Enter to the answer. Starts the server on a free port and ends it.
+"""How quick the app is, as a visitor sees it in a browser.
 
-    python benchmarks/app_latency.py [--moves 40] [--texts 20] [--browser /usr/bin/chromium]
+Measured are the time from letting go of the slider to the changed head map, and from Ctrl+Enter to the answer. It
+starts the server on a free port and ends it. Needs `playwright` and a Chromium; run it from the repository's root:
 
-Needs `playwright` and a Chromium.
+    python -m benchmarks.app_latency [--moves 40] [--texts 20] [--browser /usr/bin/chromium]
 """
 
 import argparse
@@ -47,7 +47,7 @@ WATCH = """
     if (event.key.startsWith('Arrow')) moved();
     if (event.key === 'Enter' && event.ctrlKey) start(answer);
   }, true);
-  document.addEventListener('mouseup', moved, true);
+  document.addEventListener('pointerup', moved, true);
   new MutationObserver(() => {
     if (watch.start !== null && watch.took === null && watch.changed()) watch.took = performance.now() - watch.start;
   }).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true});
@@ -95,10 +95,10 @@ def _took(page: Page) -> float:
 
 def by_keyboard(page: Page, moves: int) -> list[float]:
     """Move the slider a stop at a time, up and down; return milliseconds from key press to the changed map."""
-    thumb = page.locator(".st-key-budget [role=slider]")
+    slider = page.locator(".st-key-budget input[type=range]")
     times = []
     for move in range(moves):
-        thumb.focus()
+        slider.focus()
         page.keyboard.press("ArrowLeft" if move // 8 % 2 == 0 else "ArrowRight")
         times.append(_took(page))
         page.wait_for_timeout(random.Random(move).randint(100, 900))  # Often while figures are being measured.
@@ -107,7 +107,7 @@ def by_keyboard(page: Page, moves: int) -> list[float]:
 
 def by_mouse(page: Page, moves: int) -> list[float]:
     """Drag the slider to and fro; return milliseconds from release to the changed map."""
-    thumb = page.locator(".st-key-budget [role=slider]")
+    thumb = page.locator(".st-key-budget [data-testid=stSliderThumbValue]").locator("xpath=..")
     track = (
         page.locator(".st-key-budget [data-testid=stSlider]").or_(page.locator(".st-key-budget")).first.bounding_box()
     )

@@ -35,14 +35,14 @@ def _figure(height: int, **layout: object) -> go.Figure:
     figure = go.Figure()
     figure.update_layout(
         height=height,
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+        margin={"l": 62, "r": 12, "t": 10, "b": 56, "autoexpand": False},  # Fitted margins would cost a second layout.
         showlegend=False,
         hoverlabel={"namelength": -1},
         legend={"orientation": "h", "y": -0.25, "x": 0},
         **layout,
     )
-    figure.update_xaxes(automargin=True, fixedrange=True)
-    figure.update_yaxes(automargin=True, fixedrange=True)
+    figure.update_xaxes(automargin=False, fixedrange=True)
+    figure.update_yaxes(automargin=False, fixedrange=True)
     return figure
 
 
@@ -70,11 +70,11 @@ def head_map(frame: pd.DataFrame, title: str) -> go.Figure:
     """
     layers, heads = int(frame["layer"].max()), int(frame["head"].max())
     figure = _figure(
-        52 * layers + 96,
+        52 * layers + 100,
         title={"text": title, "x": 0, "xref": "paper", "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 8}},
         shapes=[_cell(*row) for row in frame[["layer", "head", "opens_at", "state"]].itertuples(index=False)],
     )
-    figure.update_layout(margin_t=40)
+    figure.update_layout(margin={"t": 40, "l": 46})
     size = 14 if heads <= 8 else 11
     for state, color in (("open", "#ffffff"), ("closed", None), ("removed", GREY)):
         part = frame[frame["state"] == state]
@@ -105,7 +105,7 @@ def _blend(share: float) -> str:
 def probability_bars(probabilities: dict[str, float]) -> go.Figure:
     """Draw a bar per label, the most probable in the accent colour; the scale is always 0 to 1."""
     best = max(probabilities, key=probabilities.__getitem__)
-    figure = _figure(36 * len(probabilities) + 60, bargap=0.25)
+    figure = _figure(36 * len(probabilities) + 70, bargap=0.25)
     figure.add_bar(
         x=list(probabilities.values()),
         y=list(range(len(probabilities))),
@@ -119,7 +119,8 @@ def probability_bars(probabilities: dict[str, float]) -> go.Figure:
     )
     figure.update_xaxes(title="probability (0 to 1)", range=[0, 1], dtick=0.25)
     names = [literal(shorten(label)) for label in probabilities]
-    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed", title="label")
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed")
+    figure.update_layout(margin_l=20 + 7 * max(len(shorten(label)) for label in probabilities))
     return figure
 
 
@@ -181,7 +182,7 @@ def flip_chart(frame: pd.DataFrame, budget: float) -> go.Figure:
         budget: the budget to mark.
     """
     figure = _figure(340)
-    figure.update_layout(showlegend=True)
+    figure.update_layout(showlegend=True, margin_b=96)
     tops = frame.groupby("label", sort=False)["probability"].max().nlargest(MAX_LABELS).index
     for place, label in enumerate(label for label in frame["label"].unique() if label in tops):
         part = frame[frame["label"] == label]
@@ -285,7 +286,7 @@ def speedup_chart(frame: pd.DataFrame, budget: float) -> go.Figure:
         budget: the budget to mark.
     """
     figure = _figure(380)
-    figure.update_layout(showlegend=True)
+    figure.update_layout(showlegend=True, margin_b=96)
     rows = frame[frame["heads"] > 0].sort_values("budget")
     for column, name, dash, symbol in (
         ("speedup", "measured", "solid", "circle"),
