@@ -1,7 +1,7 @@
 """The app: `streamlit run app.py`.
 
 The pages lie in sub-folders on purpose: Streamlit's older page discovery reads `pages/*.py`, and a first visitor who
-came straight to such a page would get it without this frame.
+came straight to such a page would get it without this frame. The files that do lie there lead that visitor back here.
 """
 
 import streamlit as st

@@ -78,6 +78,13 @@ def test_a_first_visitor_gets_the_frame_on_every_page(root, page):
     assert not at.error
 
 
+@pytest.mark.parametrize("address", ["classify", "latency"])
+def test_a_first_visitor_at_an_address_is_led_to_the_frame(root, address):
+    """Streamlit's older discovery runs the file of that name for a server's very first visitor."""
+    at = AppTest.from_file(str(Path(APP).parent / "pages" / f"{address}.py"), default_timeout=60).run()
+    assert not at.exception or "navigation" in at.exception[0].message.lower()
+
+
 def test_the_slider_stops_only_at_measured_budgets(root, report):
     options = opened(LATENCY).select_slider(key="budget").options
     assert [float(option) for option in options] == report.budgets
@@ -189,7 +196,7 @@ def test_a_retrained_checkpoint_is_read_anew(own_root):
     [
         ("", "Nothing to classify yet"),
         (" \n\t\0", "Nothing to classify yet"),
-        ("a" * 1_000_000, "100% of the words read are unknown"),
+        ("a" * 1_000_000, "100 % of the words read are unknown"),
         ("tom:hat " * 10_000, "10\u202f000 words: the first 32 tokens were read"),
         (TEXT.replace(" ", "\0 "), "NUL characters"),
         ("😀 🎉", "unknown to this model"),

@@ -252,7 +252,7 @@ def accuracy_latency(frame: pd.DataFrame, budget: float) -> go.Figure:
     figure.add_scatter(
         x=frame["median_ms"], y=frame["accuracy"], mode="lines+markers+text",
         line={"color": GREY, "width": 1, "dash": "dot"},
-        text=_few_names(frame, marked), textposition="top left", customdata=frame["name"],
+        text=_few_names(frame, marked), textposition=_beside(frame), customdata=frame["name"],
         error_x={"array": frame["iqr_ms"] / 2, "thickness": 1, "color": GREY},
         error_y={
             "array": frame["high"] - frame["accuracy"], "arrayminus": frame["accuracy"] - frame["low"],
@@ -276,6 +276,12 @@ def _few_names(frame: pd.DataFrame, marked: "pd.Series[bool]") -> list[str]:
     """Return the names of the ends and of the marked point; the others would cover each other and show on hovering."""
     named = marked | frame["name"].isin(["dense", "no attention"])
     return [name if show else "" for name, show in zip(frame["name"], named, strict=True)]
+
+
+def _beside(frame: pd.DataFrame) -> list[str]:
+    """Return where names stand: away from the axis at the left end, away from the edge at the right end."""
+    places = {"no attention": "bottom right", "dense": "bottom left"}
+    return [places.get(name, "top center") for name in frame["name"]]
 
 
 def speedup_chart(frame: pd.DataFrame, budget: float) -> go.Figure:

@@ -71,7 +71,8 @@ def result(choice: Choice, asked: LatencySettings, budgets: list[float]) -> None
         alt = "Measured speed-up and the one predicted by FLOPs against budget, with the ceiling"
         layout.chart(charts.speedup_chart(frame, choice.budget), frame, "speedup", alt)
     _lost(latency)
-    st.dataframe(frame, hide_index=True, key="latency_table", column_config=_columns())
+    with st.container(key="latency_table"):
+        st.dataframe(frame, hide_index=True, column_config=_columns())
 
 
 def _lost(latency: Latency) -> None:
@@ -99,7 +100,7 @@ def _columns() -> dict[str, Any]:
 
 def measure(choice: Choice, asked: LatencySettings, budgets: list[float], place: DeltaGenerator) -> None:
     """Measure with progress, then draw the page anew; any click, such as on Stop, ends it."""
-    with place.container():
+    with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Warming up…")
         st.button("Stop", key="stop", icon=":material/stop:")
 

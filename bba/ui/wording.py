@@ -41,8 +41,8 @@ def notices(text: str, prediction: Prediction) -> list[str]:
         found.append(f"{size}: the first {read} tokens were read, the rest was left out.")
     if prediction.encoded.unknown >= MANY_UNKNOWN:
         found.append(
-            f"{prediction.encoded.unknown:.0%} of the words read are unknown to this model, which has learned only the "
-            "words of its training texts: do not rely on the answer."
+            f"{100 * prediction.encoded.unknown:.0f} % of the words read are unknown to this model, which has learned "
+            "only the words of its training texts: do not rely on the answer."
         )
     if "\0" in text:
         found.append("The text holds NUL characters, which were left out.")
