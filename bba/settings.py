@@ -23,7 +23,6 @@ class ModelSettings:
     """Largest number of words in the vocabulary."""
     dropout: float = 0.2
     """Dropout probability of embeddings, sub-layer outputs and the pooled vector in training."""
-
     token_dropout: float = 0.15
     """Probability of hiding a word in training: it keeps a model from learning its training texts by heart."""
 
