@@ -44,11 +44,11 @@ def figures(choice: Choice) -> Slots:
     places[1].metric(
         "Attention cost",
         f"{row.cost:.3f}",
-        f"{row.heads}/{total} heads, asked {choice.budget:g}",
+        f"asked {choice.budget:g}, {row.heads} of {total}",
         delta_color="off",
         delta_arrow="off",
         border=True,
-        help="Share of the dense model's attention cost. Only whole heads are kept: it is never more than was asked.",
+        help="Share of the heads that are kept, out of all: only whole heads, so it is never more than was asked.",
     )
     known = _known(choice)
     _show_latency(slots, known or choice.report.latency, choice.budget, "live" if known else "stored")
