@@ -187,11 +187,17 @@ def test_another_kind_of_model(copy, kind):
     assert f"holds a {kind!r} model, not a budgeted one" in error_of(checkpoints.load, copy)
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("content", ["", "{", '{"added_tokens": [], "model": 5}'])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", ""),
+        ("tokenizer.json", "{"),
+        ("tokenizer.json", '{"added_tokens": [], "model": 5}'),
+        ("tokenizer_config.json", ""),
+        ("tokenizer_config.json", "{"),
+    ],
+)
 def test_a_damaged_tokenizer(copy, name, content):
-    if name == "tokenizer_config.json" and content.endswith("}"):
-        return  # That is a valid configuration of a tokenizer.
     (copy / name).write_text(content)
     assert "its tokenizer cannot be read" in error_of(checkpoints.load, copy)
 
