@@ -117,6 +117,18 @@ def test_each_stop_is_measured_once_for_all_visitors(root, monkeypatch):
     opened(budget="0.75")
 
 
+def test_another_task_shows_its_stored_accuracy_and_its_own_example(own_root):
+    path = own_root / "good" / "report.json"
+    shutil.copytree(own_root / "good", own_root / "teaching")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "task": "agnews"}))
+    at = opened(checkpoint="teaching")
+    assert at.text_area(key="text_budget").value == examples("synthetic")[0]
+    ran(at.selectbox(key="checkpoint").set_value("good").run())
+    assert at.text_area(key="text_budget").value == NEWS[0]
+    assert "measured at training time on 100 test texts" in words(at)
+    assert "True label" not in words(at)
+
+
 def test_state_survives_page_changes(root):
     at = opened()
     at.select_slider(key="budget").set_value(0.75)
