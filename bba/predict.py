@@ -214,7 +214,8 @@ def _check_texts(texts: Sequence[str]) -> None:
 
 def _pruned_report(report: Report, name: str, budget: float, heads: int) -> Report:
     """Keep what still holds for a pruned checkpoint: the rows of the heads it has, and where they came from."""
-    latency = replace(report.latency, rows=[row for row in report.latency.rows if row.heads <= heads])
+    dense, *pruned = report.latency.rows
+    latency = replace(report.latency, rows=[dense, *(row for row in pruned if row.heads <= heads)])
     return replace(
         report,
         validation=[row for row in report.validation if row.heads <= heads],

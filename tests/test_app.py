@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import shutil
@@ -360,10 +359,3 @@ def test_every_chart_has_titles_and_a_share_runs_from_0_to_1(report):
     assert charts.accuracy_line(accuracy, 0.5).layout.yaxis.range[0] == 0
     assert next(iter(times["name"])) == "dense"
     assert list(times["name"])[-1] == "no attention"
-
-
-def test_a_pruned_report_without_dense_still_has_a_frame(report):
-    cut = dataclasses.replace(report.latency, rows=[row for row in report.latency.rows if row.heads <= 3])
-    assert wording.baseline(cut) is None
-    assert "dense" not in list(charts.latency_frame(cut, report)["name"])
-    assert wording.gain(cut, cut.rows[0])

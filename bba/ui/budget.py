@@ -9,7 +9,7 @@ from bba.measure.latency import LatencySettings
 from bba.measure.report import Latency
 from bba.ui import charts, layout, state
 from bba.ui.state import Choice
-from bba.ui.wording import baseline, count, gain, milliseconds, percent, row_at, taken_on
+from bba.ui.wording import count, gain, milliseconds, percent, row_at, taken_on
 
 ROUNDS = 9
 LENGTH = 64
@@ -69,13 +69,13 @@ def _show_accuracy(slots: Slots, values: tuple[float, float, float], state_word:
 
 
 def _show_latency(slots: Slots, latency: Latency, budget: float, state_word: str) -> None:
-    row, dense = row_at(latency, budget) or baseline(latency), baseline(latency)
-    speed = "not measured" if row is None else f"{row.speedup:.2f}x"
-    verdict = "not measured" if row is None else gain(latency, row)
+    dense = latency.rows[0]
+    row = row_at(latency, budget) or dense
+    verdict = gain(latency, row)
     slots.latency.metric(
         "Latency",
-        "not measured" if row is None else milliseconds(row.median_ms),
-        state_word if dense is None or "%" in state_word else f"dense {milliseconds(dense.median_ms)}, {state_word}",
+        milliseconds(row.median_ms),
+        state_word if "%" in state_word else f"dense {milliseconds(dense.median_ms)}, {state_word}",
         delta_color="off",
         delta_arrow="off",
         border=True,
@@ -83,7 +83,7 @@ def _show_latency(slots: Slots, latency: Latency, budget: float, state_word: str
     )
     slots.speedup.metric(
         "Speed-up",
-        speed,
+        f"{row.speedup:.2f}x",
         verdict if verdict == "no measurable gain" else f"{verdict}, {state_word}",
         delta_color="off",
         delta_arrow="off",

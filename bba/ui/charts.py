@@ -219,7 +219,7 @@ def latency_frame(latency: Latency, report: Report) -> pd.DataFrame:
     for row in latency.rows:
         quality = known.get(row.heads)
         accuracy = (quality.accuracy, quality.accuracy_low, quality.accuracy_high) if quality else (None, None, None)
-        dense = row.speedup == row.predicted_speedup == 1
+        dense = row is latency.rows[0]
         name = "dense" if dense else "no attention" if row.heads == 0 else f"{row.budget:g}"
         rows.append(
             (name, row.budget, row.heads, row.median_ms, row.iqr_ms, row.speedup, row.predicted_speedup, *accuracy)

@@ -49,24 +49,19 @@ def notices(text: str, prediction: Prediction) -> list[str]:
     return found
 
 
-def baseline(latency: Latency) -> LatencyRow | None:
-    """Return the row that the others are compared with; a pruned checkpoint's report has lost it."""
-    return next((row for row in latency.rows if row.speedup == row.predicted_speedup == 1), None)
-
-
 def noise(latency: Latency, row: LatencyRow) -> float:
     """Return half the width of an approximate 95 % interval of a row's speed-up.
 
     From the interquartile ranges of the row and of dense: the standard error of a median over n rounds is about
     0.93 · IQR / √n for normal errors, and relative errors of a ratio add in squares.
     """
-    spread = math.hypot(*(each.iqr_ms / each.median_ms for each in (baseline(latency), row) if each))
+    spread = math.hypot(*(each.iqr_ms / each.median_ms for each in (latency.rows[0], row)))
     return 1.96 * 0.93 * spread / math.sqrt(latency.rounds) * row.speedup
 
 
 def gain(latency: Latency, row: LatencyRow) -> str:
     """Return in words whether a speed-up can be told from none."""
-    if row is baseline(latency):
+    if row is latency.rows[0]:
         return "the baseline"
     if abs(row.speedup - 1) <= noise(latency, row):
         return "no measurable gain"
