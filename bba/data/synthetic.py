@@ -57,11 +57,11 @@ def synthetic_split(count: int, seed: int | str) -> Split:
 
 
 def synthetic_data(seed: int) -> TextData:
-    """Return 40 000 training, 2 000 validation and 10 000 test examples made from a seed."""
+    """Return 60 000 training, 2 000 validation and 10 000 test examples made from a seed."""
     return TextData(
         task=TASK,
         label_names=PEOPLE,
-        train=synthetic_split(40_000, f"{seed}/train"),
+        train=synthetic_split(60_000, f"{seed}/train"),
         validation=synthetic_split(2_000, f"{seed}/validation"),
         test=synthetic_split(10_000, f"{seed}/test"),
         source="made by bba.data.synthetic",
