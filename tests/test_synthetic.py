@@ -88,4 +88,4 @@ def test_the_whole_data_has_its_sizes(monkeypatch):
     asked = []
     monkeypatch.setattr(synthetic, "synthetic_split", lambda count, seed: asked.append((count, seed)))
     synthetic_data(3)
-    assert asked == [(40_000, "3/train"), (2_000, "3/validation"), (10_000, "3/test")]
+    assert asked == [(60_000, "3/train"), (2_000, "3/validation"), (10_000, "3/test")]
