@@ -51,7 +51,7 @@ Licence: {report.licence}
 ## Recipe
 
 {stages}; seed {report.seed}; {report.training_seconds / 60:.1f} minutes of training on {report.machine["cpu"]} with
-{report.machine["threads"]} threads. All settings are in `report.json`.
+at most {report.machine["threads"]} threads. All settings are in `report.json`.
 
 ## Accuracy, cost and latency per budget
 

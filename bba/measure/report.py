@@ -79,7 +79,7 @@ class Report:
     """The settings it was trained with."""
     training_seconds: float
     machine: dict[str, Any]
-    """CPU name and number of threads it was trained on."""
+    """CPU name and largest number of threads it was trained on."""
     validation: list[BudgetRow]
     test: list[BudgetRow]
     no_attention: BudgetRow

@@ -44,7 +44,8 @@ def prune(model: BBAForSequenceClassification, plan: Plan) -> BBAForSequenceClas
     It computes what `model` computes with gates of 1 on the kept heads and 0 on the others.
     """
     config = model.config
-    smaller = BBAForSequenceClassification(pruned_config(config, plan))
+    with torch.device("meta"):  # No memory and no random numbers for weights that are replaced at once.
+        smaller = BBAForSequenceClassification(pruned_config(config, plan))
     weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     for layer, kept in enumerate(plan.heads):
         columns = _columns(config, layer, kept)
@@ -55,7 +56,7 @@ def prune(model: BBAForSequenceClassification, plan: Plan) -> BBAForSequenceClas
         weights[f"{attention}.output.weight"] = weights[f"{attention}.output.weight"][:, columns]
     stays = [head in plan.heads[layer] for layer, head in head_positions(config)]
     weights["gates.scores"] = weights["gates.scores"][torch.tensor(stays)]
-    smaller.load_state_dict({name: tensor.contiguous() for name, tensor in weights.items()})
+    smaller.load_state_dict({name: tensor.contiguous() for name, tensor in weights.items()}, assign=True)
     return smaller.train(model.training)
 
 

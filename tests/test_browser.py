@@ -1,0 +1,220 @@
+"""The app as a visitor meets it: a real server, a real browser. Skipped where there is no Playwright or no Chromium."""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCREENSHOTS = ROOT / "screenshots"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+REQUIRED = bool(os.environ.get("BBA_BROWSER_REQUIRED"))
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SECONDS = 1_000  # Playwright counts milliseconds.
+HEADLINE = "Champions League final goes to penalties after a late equaliser"
+
+try:
+    from playwright.sync_api import expect, sync_playwright
+except ImportError:
+    if REQUIRED:
+        raise
+    pytest.skip("Playwright is not installed", allow_module_level=True)
+if CHROMIUM is None and not REQUIRED:
+    pytest.skip("there is no Chromium", allow_module_level=True)
+
+pytestmark = pytest.mark.browser
+
+
+def _free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def _answers(address):
+    with contextlib.suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(address, timeout=1):
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def app():
+    """Start the app as the README does and return its address."""
+    port = _free_port()
+    address = f"http://127.0.0.1:{port}"
+    options = ["--server.headless=true", "--server.address=127.0.0.1", f"--server.port={port}"]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(240):
+            if _answers(f"{address}/_stcore/health"):
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=0.25)
+        else:
+            pytest.fail("the app did not answer within a minute")
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(app, chromium):
+    """Return a function that opens a page in a browser of its own; at the end all consoles must be clean."""
+    complaints = []
+    contexts = []
+
+    def visit(path="/", width=1440, height=1000, scheme="light"):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30 * SECONDS)
+        page.on("console", lambda message: complaints.extend(complaint(message)))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(app + path)
+        settled(page)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def complaint(message):
+    """Return a console message that is ours; on a deep link Streamlit itself tries where its server is, and meets 404."""
+    ours = "/_stcore/" not in message.location.get("url", "")
+    return [f"{message.type}: {message.text}"] if ours and message.type in ("error", "warning") else []
+
+
+def settled(page):
+    """Wait until the app has drawn the page and is not running."""
+    expect(page.locator(".stApp[data-test-script-state='notRunning']")).to_be_visible(timeout=60 * SECONDS)
+    expect(page.locator("[data-stale='true']")).to_have_count(0)
+
+
+def slider(page):
+    return page.get_by_role("slider")
+
+
+def press(page, key):
+    slider(page).focus()
+    slider(page).press(key)
+
+
+def figures(page):
+    return page.locator(".st-key-figures").inner_text()
+
+
+def answer(page):
+    """Return the label and the sentence with its probability."""
+    return page.locator(".st-key-prediction").inner_text().split("\n\n")[:2]
+
+
+def head_map(page):
+    return page.locator(".st-key-head_map")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("path", ["/", "/classify", "/latency"])
+def test_every_page_draws_and_fits(visit, path, width, scheme):
+    page = visit(path, width=width, scheme=scheme)
+    expect(slider(page)).to_be_visible()
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    expect(page.get_by_text("Traceback")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    SCREENSHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{path.strip('/') or 'budget'}-{width}-{scheme}.png", full_page=True)
+
+
+def test_the_slider_closes_heads_and_moves_the_figures(visit):
+    page = visit()
+    expect(head_map(page)).to_contain_text("Budget 0.5:")
+    before = figures(page)
+    press(page, "ArrowLeft")
+    expect(head_map(page)).to_contain_text("Budget 0.45:")
+    settled(page)
+    assert figures(page) != before
+    assert "asked 0.45" in figures(page)
+    assert re.search(r"\d ms", figures(page))
+    assert "live" in figures(page)
+    expect(page).to_have_url(re.compile(r"budget=0\.45"))
+
+
+def test_a_pasted_text_is_classified(visit):
+    page = visit("/classify?checkpoint=agnews-word")
+    box = page.get_by_role("textbox", name="Text to classify")
+    box.fill(HEADLINE)
+    box.press("Control+Enter")
+    expect(page.locator(".st-key-prediction")).to_contain_text("Sports")
+
+
+def test_a_text_is_shown_as_it_was_typed(visit):
+    page = visit("/classify?checkpoint=agnews-word")
+    box = page.get_by_role("textbox", name="Text to classify")
+    box.fill("<script>document.title = 'taken'</script> **bold** $x^2$ :red[no]")
+    box.press("Control+Enter")
+    settled(page)
+    expect(page.locator(".st-key-prediction")).to_contain_text("probability")
+    assert page.title() != "taken"
+
+
+def test_latency_is_measured_and_can_be_taken_away(visit):
+    page = visit("/latency")
+    page.get_by_role("button", name="Measure now").click()
+    expect(page.get_by_text("Measured live on this machine")).to_be_visible(timeout=120 * SECONDS)
+    settled(page)
+    with page.expect_download() as download:
+        page.locator(".st-key-speedup_csv button").first.click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert "speedup" in lines[0]
+    assert len(lines) >= 5
+
+
+def test_a_link_shows_the_same_in_another_browser(visit):
+    first = visit("/classify?checkpoint=agnews-word")
+    box = first.get_by_role("textbox", name="Text to classify")
+    box.fill(HEADLINE)
+    box.press("Control+Enter")
+    expect(first.locator(".st-key-prediction")).to_contain_text("Sports")
+    press(first, "ArrowLeft")
+    expect(first.locator(".st-key-prediction")).to_contain_text("budget 0.45")
+    expect(first).to_have_url(re.compile("text="))
+    second = visit(first.url.removeprefix(first.url.split("/classify")[0]))
+    expect(second.get_by_role("textbox", name="Text to classify")).to_have_value(HEADLINE)
+    expect(second.locator(".st-key-prediction")).to_contain_text("budget 0.45")
+    assert answer(second) == answer(first)
+
+
+def test_settings_survive_a_change_of_page(visit):
+    page = visit(f"/?checkpoint=agnews-word&budget=0.25&text={quote(HEADLINE)}")
+    page.get_by_role("link", name="Classify").click()
+    expect(page.get_by_role("textbox", name="Text to classify")).to_have_value(HEADLINE)
+    expect(page.locator(".st-key-prediction")).to_contain_text("budget 0.25")
