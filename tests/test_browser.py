@@ -108,7 +108,7 @@ def visit(app, chromium):
 
 
 def complaint(message):
-    """Return a console message that is ours; on a deep link Streamlit itself tries where its server is, and meets 404."""
+    """Return a message that is ours; on a deep link Streamlit itself tries where its server is, and meets 404."""
     ours = "/_stcore/" not in message.location.get("url", "")
     return [f"{message.type}: {message.text}"] if ours and message.type in ("error", "warning") else []
 
