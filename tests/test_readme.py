@@ -18,7 +18,7 @@ SHIPPED = checkpoint_folders(ROOT / "checkpoints")
 
 
 @pytest.mark.parametrize(
-    "command", [command for command in COMMANDS if command == "list" or " --" in command and "help" not in command]
+    "command", [command for command in COMMANDS if command == "list" or (" --" in command and "help" not in command)]
 )
 def test_commands_are_accepted(command):
     arguments = [_with_underscores(argument) for argument in shlex.split(command)]
