@@ -20,6 +20,8 @@ from bba.pruning.cost import head_share
 from bba.pruning.plan import head_positions, plan_at
 from bba.pruning.surgery import prune
 
+MANY_UNKNOWN = 0.3
+"""From this share of unknown words on, people are warned that an answer means little."""
 MAX_VARIANTS = 8
 """Pruned models kept at a time; making one takes some ten milliseconds."""
 

@@ -58,7 +58,7 @@ def train(
         backbone: word, a model with fresh weights and a vocabulary of whole words.
         data: folder that holds TASK/train.csv and TASK/test.csv; without it BBA_DATA_DIR, then the hub.
         resume: continue a run that was stopped.
-        model: shape of the model; the default depends on the task.
+        model: shape of the model; synthetic has a small one of its own. Giving any of it gives the rest as listed.
         training: how it is trained.
         text_column: the column of a file's texts, where its name does not tell.
         label_column: the column of a file's labels, where its name does not tell.
@@ -238,7 +238,7 @@ def predict(
     classifier.at(asked)
     rows, blank = classify_file(classifier, input, output, asked, text_column)
     note = f"; {blank} of them have no text and got no label" if blank else ""
-    return Result({"output": str(output), "rows": rows, "blank": blank}, f"{rows} rows written to {output}{note}.")
+    return Result({"output": str(output), "n": rows, "blank": blank}, f"{rows} rows written to {output}{note}.")
 
 
 def prune(checkpoint: Path, budget: str, out: Path) -> Result:
@@ -396,12 +396,14 @@ def _prediction_values(prediction: "Prediction") -> dict[str, Any]:
 
 
 def _prediction_text(prediction: "Prediction") -> str:
+    from bba.predict import MANY_UNKNOWN
+
     encoded = prediction.encoded
     lines = [f"{label:20} {value:.4f}" for label, value in prediction.probabilities.items()]
     lines.append(f"-> {prediction.label}, with {prediction.heads} heads (attention cost {prediction.cost:.3f})")
     if encoded.tokens > len(encoded.ids):
         lines.append(f"The text has {encoded.tokens} tokens; the first {len(encoded.ids)} were read.")
-    if encoded.unknown > 0.5:
+    if encoded.unknown >= MANY_UNKNOWN:
         lines.append(f"{encoded.unknown:.0%} of its words are unknown to this model: the answer means little.")
     return "\n".join(lines)
 

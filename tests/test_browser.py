@@ -1,14 +1,8 @@
 """The app as a visitor meets it: a real server, a real browser. Skipped where there is no Playwright or no Chromium."""
 
-import contextlib
 import os
 import re
 import shutil
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,20 +12,13 @@ ROOT = Path(__file__).parents[1]
 SCREENSHOTS = ROOT / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = bool(os.environ.get("BBA_BROWSER_REQUIRED"))
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 SECONDS = 1_000  # Playwright counts milliseconds.
 HEADLINE = "Champions League final goes to penalties after a late equaliser"
 
 try:
     from playwright.sync_api import expect, sync_playwright
+
+    from benchmarks.app_latency import FLAGS, server
 except ImportError:
     if REQUIRED:
         raise
@@ -42,44 +29,17 @@ if CHROMIUM is None and not REQUIRED:
 pytestmark = pytest.mark.browser
 
 
-def _free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def _answers(address):
-    with contextlib.suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(address, timeout=1):
-        return True
-    return False
-
-
 @pytest.fixture(scope="module")
 def app():
     """Start the app as the README does and return its address."""
-    port = _free_port()
-    address = f"http://127.0.0.1:{port}"
-    options = ["--server.headless=true", "--server.address=127.0.0.1", f"--server.port={port}"]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(240):
-            if _answers(f"{address}/_stcore/health"):
-                break
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(timeout=0.25)
-        else:
-            pytest.fail("the app did not answer within a minute")
+    with server() as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
 
 
 @pytest.fixture(scope="module")
 def chromium():
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
 

@@ -4,10 +4,7 @@ import math
 import re
 
 from bba.measure.report import Latency, LatencyRow, Report
-from bba.predict import Prediction
-
-MANY_UNKNOWN = 0.3
-"""From this share of unknown words on, the visitor is warned."""
+from bba.predict import MANY_UNKNOWN, Prediction
 
 
 def plain(text: str) -> str:
