@@ -82,7 +82,7 @@ class TrainSettings:
     min_steps: int = 300
     """Fewest steps of a stage: a small file is gone through more often than the stage's epochs say."""
     save_every: int = 500
-    """Steps between saved states of the gate stages, the most a stopped run loses; the dense stage saves every epoch."""
+    """Steps between saved states of the gate stages, the most a stopped run loses; the dense one saves every epoch."""
     seed: int = 0
     """Seed of everything random: split, fresh weights, data order, budgets, dropout."""
 

@@ -16,8 +16,8 @@ from bba.ui.state import Choice
 from bba.ui.wording import notices, origin, plain
 
 INTRODUCTION = (
-    "This text classifier works with as many *attention heads*, the parts that let words look at each other, "
-    "as you pay for: move the slider."
+    "This classifier reads a text with *attention heads*, the parts that let words look at each other. "
+    "Move the slider to pay for fewer of them."
 )
 MAX_SHARED_LETTERS = 1_000
 """A longer text is not put into the page's address."""

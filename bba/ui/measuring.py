@@ -70,6 +70,10 @@ def result(choice: Choice, asked: LatencySettings, budgets: list[float]) -> None
         st.subheader("Speed-up, measured and predicted")
         alt = "Measured speed-up and the one predicted by FLOPs against budget, with the ceiling"
         layout.chart(charts.speedup_chart(frame, choice.budget), frame, "speedup", alt)
+        st.caption(
+            "What is missing to the prediction is work that FLOPs leave out: normalisation, softmax, look-ups and the "
+            "calls themselves, which cost the same with fewer heads."
+        )
     _lost(latency)
     with st.container(key="latency_table"):
         st.dataframe(frame, hide_index=True, column_config=_columns())
