@@ -124,7 +124,7 @@ def test_another_task_shows_its_stored_accuracy_and_its_own_example(own_root):
     assert at.text_area(key="text_budget").value == examples("synthetic")[0]
     ran(at.selectbox(key="checkpoint").set_value("good").run())
     assert at.text_area(key="text_budget").value == NEWS[0]
-    assert "measured at training time on 100 test texts" in words(at)
+    assert "measured at training time on 100 agnews test texts" in words(at)
     assert "True label" not in words(at)
 
 

@@ -9,7 +9,7 @@ from bba.measure.latency import LatencySettings
 from bba.measure.report import Latency
 from bba.ui import charts, layout, state
 from bba.ui.state import Choice
-from bba.ui.wording import count, gain, milliseconds, percent, row_at, taken_on
+from bba.ui.wording import count, gain, milliseconds, percent, plain, row_at, taken_on, tested_on
 
 ROUNDS = 9
 LENGTH = 64
@@ -109,7 +109,7 @@ def accuracy_line(choice: Choice) -> None:
     report = choice.report
     rows = [report.no_attention, *(report.row(stop) for stop in choice.stops)]
     frame = charts.accuracy_frame(rows)
-    tests = f"{count(report.counts['test'])} test texts"
+    tests = tested_on(report)
     st.subheader(
         "Accuracy against budget", help=f"Measured at training time on {tests}; the band is the 95 % interval."
     )
@@ -124,7 +124,7 @@ def live_figures(choice: Choice, slots: Slots) -> None:
     """
     place = st.container(key="sources").empty()
     report = choice.report
-    accuracy = f"measured at training time on {count(report.counts['test'])} test texts"
+    accuracy = f"measured at training time on {plain(tested_on(report))}"
     if report.task == "synthetic":
         row = report.row(choice.budget)
         stored = (row.accuracy, row.accuracy_low, row.accuracy_high)

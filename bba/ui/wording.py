@@ -80,6 +80,11 @@ def taken_on(latency: Latency) -> str:
     )
 
 
+def tested_on(report: Report) -> str:
+    """Return on how many texts of which task a checkpoint was tested."""
+    return f"{count(report.counts['test'])} {report.task} test texts"
+
+
 def origin(report: Report) -> str:
     """Return what a checkpoint was trained for and on how much, in a sentence."""
     classes = f"{len(report.labels)} classes"
