@@ -12,8 +12,9 @@ from jsonargparse import ArgumentParser, Namespace
 
 from bba import recipes
 from bba.errors import BBAError
+from bba.output import Result
 
-COMMANDS: dict[str, Callable[..., recipes.Result]] = {
+COMMANDS: dict[str, Callable[..., Result]] = {
     "train": recipes.train,
     "evaluate": recipes.evaluate,
     "predict": recipes.predict,
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("Stopped. A training run continues with --resume.\n")
         return 130
-    sys.stdout.write((recipes.as_json(result) if as_json else result.text) + "\n")
+    sys.stdout.write((result.to_json() if as_json else result.text) + "\n")
     return 0
 
 

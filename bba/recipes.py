@@ -3,24 +3,22 @@
 Heavy libraries are imported inside the functions, so that `--help` answers at once.
 """
 
-import json
 import logging
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from bba.errors import BudgetError, CheckpointError, DataError
+from bba.output import Result, of_evaluation, of_prediction, progress_bar, table
 from bba.settings import ModelSettings, TrainSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from bba.data.texts import Split, TextData
-    from bba.measure.report import BudgetRow, Report
+    from bba.measure.report import Report
     from bba.model import BBAForSequenceClassification
-    from bba.predict import BudgetedClassifier, Prediction
+    from bba.predict import BudgetedClassifier
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +27,6 @@ SYNTHETIC_MODEL = ModelSettings(
     hidden_size=64, layers=4, heads=8, ffn_size=128, max_length=32, dropout=0.0, token_dropout=0.0
 )
 """The teaching task's model: small enough to train while people watch."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command says: as JSON values, and as text for people."""
-
-    values: dict[str, Any]
-    text: str
 
 
 def train(
@@ -82,7 +72,7 @@ def train(
         report = _report(texts, fitted, tokenizer, (model, training), work_folder(out))
         BudgetedClassifier(Checkpoint(fitted, tokenizer, report), out.name).save_pretrained(out)
     checkpoints.remove_work(work_folder(out))
-    return _evaluation(out.name, "test", len(texts.test), report.test)
+    return of_evaluation(out.name, "test", len(texts.test), report.test)
 
 
 def _fit(
@@ -175,8 +165,8 @@ def evaluate(
     if limit is not None:
         examples = examples.subset(limit, seed=0)
     rows = [one.ids for one in classifier.encode(examples.texts)]
-    scored = score_budgets(classifier.checkpoint.model, rows, examples.labels, grid, progress("evaluating"))
-    return _evaluation(classifier.name, split, len(examples), scored)
+    scored = score_budgets(classifier.checkpoint.model, rows, examples.labels, grid, progress_bar("evaluating"))
+    return of_evaluation(classifier.name, split, len(examples), scored)
 
 
 def _examples(
@@ -231,7 +221,7 @@ def predict(
     asked = None if budget is None else parse_budget(budget)
     if text is not None and input is None and output is None:
         prediction = BudgetedClassifier.from_pretrained(checkpoint).predict([text], asked)[0]
-        return Result({"rows": [_prediction_values(prediction)]}, _prediction_text(prediction))
+        return of_prediction(prediction)
     if text is not None or input is None or output is None:
         raise DataError("Give either --text, or both --input and --output.")
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
@@ -297,14 +287,14 @@ def bench(
         classifier.checkpoint.model,
         _budgets(budgets, classifier),
         settings,
-        progress("measuring"),
+        progress_bar("measuring"),
         lambda: logger.warning("Another measurement is running; waiting for it to end."),
     )
     values = {"checkpoint": classifier.name, **asdict(latency)}
     head = f"{latency.cpu}, {latency.threads} thread(s), batch {latency.batch}, {latency.length} tokens, "
     head += f"torch {latency.torch}, median of {latency.rounds} rounds; budget 0 is the model without attention"
     columns = ("budget", "heads", "median_ms", "iqr_ms", "speedup", "predicted_speedup")
-    return Result(values, head + "\n" + _table(columns, values["rows"]))
+    return Result(values, head + "\n" + table(columns, values["rows"]))
 
 
 def list_checkpoints(root: Path = ROOT) -> Result:
@@ -333,7 +323,7 @@ def list_checkpoints(root: Path = ROOT) -> Result:
             }
         )
     columns = ("checkpoint", "task", "heads", "accuracy", "pruned_from")
-    text = _table(columns, rows) if rows else f"No checkpoint in {root}: train one with `python -m bba train`."
+    text = table(columns, rows) if rows else f"No checkpoint in {root}: train one with `python -m bba train`."
     return Result({"root": str(root), "rows": rows}, text)
 
 
@@ -358,67 +348,3 @@ def _budgets(text: str | None, classifier: "BudgetedClassifier") -> list[float]:
         return [parse_budget(part.strip()) for part in text.split(",")]
     within = [budget for budget in GRID if budget <= classifier.largest_budget]
     return within or [classifier.largest_budget]
-
-
-def progress(what: str) -> Callable[[float], None]:
-    """Return a callable that draws the share that is done on standard error."""
-    from tqdm import tqdm
-
-    bars: list[tqdm] = []  # Made when there is something to show: an error before that has its line to itself.
-
-    def show(done: float) -> None:
-        if not bars:
-            bars.append(tqdm(total=100, desc=what, unit="%", leave=False, file=sys.stderr))
-        bars[0].update(round(done * 100) - bars[0].n)
-        if done >= 1:
-            bars[0].close()
-
-    return show
-
-
-def _evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]") -> Result:
-    table = [asdict(row) for row in rows]
-    columns = ("budget", "heads", "cost", "accuracy", "accuracy_low", "accuracy_high", "macro_f1")
-    text = f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + _table(columns, table)
-    return Result({"checkpoint": name, "split": split, "n": count, "rows": table}, text)
-
-
-def _prediction_values(prediction: "Prediction") -> dict[str, Any]:
-    return {
-        "text": prediction.text,
-        "label": prediction.label,
-        "probability": prediction.probability,
-        "probabilities": prediction.probabilities,
-        "budget": prediction.budget,
-        "ffn_budget": 1.0,
-        "cost": prediction.cost,
-    }
-
-
-def _prediction_text(prediction: "Prediction") -> str:
-    from bba.predict import MANY_UNKNOWN
-
-    encoded = prediction.encoded
-    lines = [f"{label:20} {value:.4f}" for label, value in prediction.probabilities.items()]
-    lines.append(f"-> {prediction.label}, with {prediction.heads} heads (attention cost {prediction.cost:.3f})")
-    if encoded.tokens > len(encoded.ids):
-        lines.append(f"The text has {encoded.tokens} tokens; the first {len(encoded.ids)} were read.")
-    if encoded.unknown >= MANY_UNKNOWN:
-        lines.append(f"{encoded.unknown:.0%} of its words are unknown to this model: the answer means little.")
-    return "\n".join(lines)
-
-
-def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as aligned text."""
-
-    def cell(value: object) -> str:
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-    lines = [list(columns), *([cell(row[column]) for column in columns] for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
-
-
-def as_json(result: Result) -> str:
-    """Return a result as one line of JSON."""
-    return json.dumps(result.values, ensure_ascii=False)

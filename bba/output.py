@@ -1,0 +1,85 @@
+"""What a command says: a result as JSON values and as text, and a progress bar on standard error."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bba.measure.report import BudgetRow
+    from bba.predict import Prediction
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command says, as JSON values for programs and as text for people."""
+
+    values: dict[str, Any]
+    text: str
+
+    def to_json(self) -> str:
+        """Return the values as one line of JSON."""
+        return json.dumps(self.values, ensure_ascii=False)
+
+
+def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]") -> Result:
+    """Return what is said of a checkpoint's accuracy on `count` texts of a split."""
+    values = [asdict(row) for row in rows]
+    columns = ("budget", "heads", "cost", "accuracy", "accuracy_low", "accuracy_high", "macro_f1")
+    text = f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
+    return Result({"checkpoint": name, "split": split, "n": count, "rows": values}, text)
+
+
+def of_prediction(prediction: "Prediction") -> Result:
+    """Return what is said of one classified text."""
+    row = {
+        "text": prediction.text,
+        "label": prediction.label,
+        "probability": prediction.probability,
+        "probabilities": prediction.probabilities,
+        "budget": prediction.budget,
+        "ffn_budget": 1.0,
+        "cost": prediction.cost,
+    }
+    return Result({"rows": [row]}, _prediction_text(prediction))
+
+
+def _prediction_text(prediction: "Prediction") -> str:
+    from bba.predict import MANY_UNKNOWN
+
+    encoded = prediction.encoded
+    lines = [f"{label:20} {value:.4f}" for label, value in prediction.probabilities.items()]
+    lines.append(f"-> {prediction.label}, with {prediction.heads} heads (attention cost {prediction.cost:.3f})")
+    if encoded.tokens > len(encoded.ids):
+        lines.append(f"The text has {encoded.tokens} tokens; the first {len(encoded.ids)} were read.")
+    if encoded.unknown >= MANY_UNKNOWN:
+        lines.append(f"{encoded.unknown:.0%} of its words are unknown to this model: the answer means little.")
+    return "\n".join(lines)
+
+
+def table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as aligned text."""
+
+    def cell(value: object) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    lines = [list(columns), *([cell(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
+
+
+def progress_bar(what: str) -> Callable[[float], None]:
+    """Return a callable that draws the share that is done on standard error."""
+    from tqdm import tqdm
+
+    bars: list[tqdm] = []  # Made when there is something to show: an error before that has its line to itself.
+
+    def show(done: float) -> None:
+        if not bars:
+            bars.append(tqdm(total=100, desc=what, unit="%", leave=False, file=sys.stderr))
+        bars[0].update(round(done * 100) - bars[0].n)
+        if done >= 1:
+            bars[0].close()
+
+    return show
