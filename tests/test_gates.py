@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from bba.errors import BudgetError
-from bba.model import HeadGates, check_budget, heads_at
+from bba.model import BudgetGates, check_budget, units_at
 
 GRID = [step / 100 for step in range(1, 101)]
 
 
 def gates_of(scores, total=None):
     scores = torch.as_tensor(scores, dtype=torch.float32)
-    gates = HeadGates(len(scores), total or len(scores))
+    gates = BudgetGates(len(scores), total or len(scores))
     gates.scores.data = scores.clone()
     return gates
 
@@ -106,12 +106,12 @@ def test_a_lower_temperature_brings_soft_gates_nearer_to_hard_ones():
 def test_a_budget_pays_for_exactly_its_floor_of_heads(total):
     for step in range(1, 101):
         budget = Decimal(step) / 100
-        assert heads_at(float(budget), total) == max(1, int(Fraction(budget) * total // 1)), budget
+        assert units_at(float(budget), total) == max(1, int(Fraction(budget) * total // 1)), budget
 
 
 @pytest.mark.parametrize("total", [10, 24, 72])
 def test_every_whole_share_of_heads_buys_them(total):
-    assert [heads_at(count / total, total) for count in range(1, total + 1)] == list(range(1, total + 1))
+    assert [units_at(count / total, total) for count in range(1, total + 1)] == list(range(1, total + 1))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_every_whole_share_of_heads_buys_them(total):
     [(0.3, 10, 3), (0.7, 10, 7), (0.29, 100, 29), (0.57, 100, 57), (0.1 + 0.2, 10, 3), (0.999, 10, 9), (1e-9, 10, 1)],
 )
 def test_rounding_of_binary_fractions_neither_loses_nor_wins_a_head(budget, total, expected):
-    assert heads_at(budget, total) == expected
+    assert units_at(budget, total) == expected
 
 
 @every_score_vector
@@ -129,7 +129,7 @@ def test_hard_gates_open_as_many_heads_as_the_budget_pays_for_and_nest(scores):
     for budget in GRID:
         hard = gates.hard(budget)
         assert set(hard.tolist()) <= {0.0, 1.0}
-        assert hard.sum().item() == heads_at(budget, len(scores))
+        assert hard.sum().item() == units_at(budget, len(scores))
         assert (hard >= before).all()
         before = hard
 
@@ -150,7 +150,7 @@ def test_every_head_opens_once_at_the_budget_that_is_told(scores):
     assert sorted(budgets) == pytest.approx([rank / len(scores) for rank in range(1, len(scores) + 1)])
     for head, budget in enumerate(budgets):
         assert gates.hard(budget)[head] == 1
-        if heads_at(budget, len(scores)) > 1:
+        if units_at(budget, len(scores)) > 1:
             assert gates.hard(budget - 1 / (2 * len(scores)))[head] == 0
 
 
@@ -187,7 +187,7 @@ def test_numbers_and_their_spellings_are_budgets(budget, value):
     assert check_budget(budget) == value
 
 
-@pytest.mark.parametrize("use", [HeadGates.soft, HeadGates.hard, HeadGates.straight_through])
+@pytest.mark.parametrize("use", [BudgetGates.soft, BudgetGates.hard, BudgetGates.straight_through])
 def test_gates_refuse_what_is_no_budget(use):
     with pytest.raises(BudgetError, match="above 0 and up to 1"):
         use(gates_of(random_scores(0)), 0.0)

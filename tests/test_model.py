@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -5,6 +7,8 @@ from transformers import BertConfig, BertForSequenceClassification
 from bba.model import BBAConfig, BBAForSequenceClassification
 from bba.model.backbones import from_scratch
 from bba.model.inference import logits_of, pad
+from bba.pruning.plan import plan_at
+from bba.pruning.surgery import prune_to
 from bba.settings import ModelSettings
 
 BERT_NAMES = {
@@ -156,6 +160,54 @@ def test_all_gates_open_is_the_dense_model_to_the_bit(model):
 
 
 @torch.no_grad()
+def test_every_gate_of_a_block_acts_on_its_own_neurons(two_dials):
+    _, ids, _ = batch_of([24], two_dials.config.vocab_size)
+    for block in range(9):
+        gates = torch.ones(9)
+        gates[block] = 0.3
+        by_hand = copy.deepcopy(two_dials)
+        rows = slice(block % 3 * 16, block % 3 * 16 + 16)
+        by_hand.encoder.layers[block // 3].ffn.output.weight[:, rows] *= 0.3
+        torch.testing.assert_close(two_dials(ids, ffn_gates=gates).logits, by_hand(ids).logits, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_gates_that_are_almost_closed_do_what_closed_ones_do(two_dials):
+    _, ids, mask = batch_of([9, 24], two_dials.config.vocab_size)
+    for budget in (0.1, 0.5, 0.9):
+        heads, blocks = two_dials.gates.hard(budget), two_dials.ffn_gates.hard(budget)
+        closed = two_dials(ids, mask, head_gates=heads, ffn_gates=blocks).logits
+        almost = two_dials(ids, mask, head_gates=heads.clamp(min=1e-9), ffn_gates=blocks.clamp(min=1e-9)).logits
+        torch.testing.assert_close(closed, almost, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("budget", [0.1, 0.5])
+def test_closed_units_are_not_trained_and_open_ones_are_as_if_they_were_alone(two_dials, budget):
+    _, ids, mask = batch_of([9, 24], two_dials.config.vocab_size)
+    labels, trained, alone = torch.tensor([0, 1]), copy.deepcopy(two_dials), prune_to(two_dials, budget, budget)
+    gates = {"head_gates": trained.gates.hard(budget), "ffn_gates": trained.ffn_gates.hard(budget)}
+    trained(ids, mask, labels=labels, **gates).loss.backward()
+    alone(ids, mask, labels=labels).loss.backward()
+    plan = plan_at(two_dials, budget, budget)
+    for layer, (whole, part) in enumerate(zip(trained.encoder.layers, alone.encoder.layers, strict=True)):
+        neurons = [16 * block + neuron for block in plan.blocks[layer] for neuron in range(16)]
+        gradient = whole.ffn.input.weight.grad
+        if neurons:
+            torch.testing.assert_close(gradient[neurons], part.ffn.input.weight.grad)
+        assert gradient is None or gradient.abs().sum(dim=1).count_nonzero() <= len(neurons)
+
+
+@torch.no_grad()
+def test_the_encoder_gives_every_position_unless_the_first_is_enough(two_dials):
+    _, ids, mask = batch_of([9, 24], two_dials.config.vocab_size)
+    whole, pooled, _ = two_dials.encoder(ids, mask)
+    first, same, _ = two_dials.encoder(ids, mask, first_only=True)
+    assert whole.shape == (2, 24, 32)
+    torch.testing.assert_close(first, whole[:, :1], rtol=0, atol=1e-5)
+    torch.testing.assert_close(same, pooled, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
 def test_every_gate_acts_on_its_own_head(model):
     _, ids, _ = batch_of([24], model.config.vocab_size)
     seen = [model(ids).logits]
@@ -205,12 +257,18 @@ def test_fresh_weights_have_berts_spread():
         {"kept_heads": [[8]] * 4},
         {"kept_heads": [[-1]] * 4},
         {"ffn_sizes": [512]},
+        {"ffn_block": 100},
+        {"ffn_block": -64},
+        {"ffn_block": 64, "kept_blocks": [[0, 1]]},
+        {"ffn_block": 64, "kept_blocks": [[8]] * 4},
+        {"ffn_block": 64, "kept_blocks": [[1, 0]] * 4},
+        {"kept_blocks": [[0]] * 4},
         {"dense_heads": [], "kept_heads": [], "ffn_sizes": []},
     ],
     ids=str,
 )
 def test_layers_that_do_not_agree_are_refused(wrong):
-    with pytest.raises(Exception, match=r"kept_heads|ffn_sizes"):
+    with pytest.raises(Exception, match=r"kept_heads|ffn_sizes|kept_blocks|ffn_block"):
         BBAConfig(**wrong)
 
 

@@ -1,3 +1,4 @@
+import copy
 import subprocess
 import sys
 
@@ -13,8 +14,8 @@ from bba.model.backbones import from_scratch
 from bba.model.inference import logits_of
 from bba.predict import BudgetedClassifier
 from bba.pruning.cost import parameters
-from bba.pruning.importance import head_importance
-from bba.pruning.plan import Plan, head_positions, keep_positions, plan_at
+from bba.pruning.importance import importance, sort_neurons
+from bba.pruning.plan import Plan, everything, plan_at, positions, select, without_attention
 from bba.pruning.surgery import prune, prune_to
 from bba.settings import ModelSettings
 
@@ -26,14 +27,23 @@ def batch(model):
     return ids, mask
 
 
-def gates_of(config, plan):
-    return torch.tensor([float(head in plan.heads[layer]) for layer, head in head_positions(config)])
+def gates_of(present, kept):
+    return torch.tensor([float(unit in kept[layer]) for layer, unit in positions(present)])
+
+
+def heads_only(heads):
+    return Plan(heads, ((),) * len(heads))
 
 
 @torch.no_grad()
 def assert_same_function(model, plan, batch):
-    gated = model(*batch, head_gates=gates_of(model.config, plan)).logits
-    torch.testing.assert_close(prune(model, plan)(*batch).logits, gated, rtol=0, atol=1e-5)
+    config = model.config
+    gates = {"head_gates": gates_of(config.heads, plan.heads)}
+    if config.ffn_block:
+        gates["ffn_gates"] = gates_of(config.blocks, plan.blocks)
+    gated = model(*batch, **gates).logits
+    for share in (False, True):
+        torch.testing.assert_close(prune(model, plan, share)(*batch).logits, gated, rtol=0, atol=1e-5)
 
 
 def same_state(one, other):
@@ -47,8 +57,20 @@ def same_state(one, other):
 def test_pruned_computes_what_gated_does_at_every_number_of_heads(model, batch, count):
     plan = plan_at(model, count / 12)
     assert plan.num_heads == count
-    assert torch.equal(gates_of(model.config, plan), model.gates.hard(count / 12))
+    assert torch.equal(gates_of(model.config.heads, plan.heads), model.gates.hard(count / 12))
     assert_same_function(model, plan, batch)
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("ffn_budget", [0.01, *(count / 9 for count in range(1, 10))])
+def test_pruned_computes_what_gated_does_at_every_pair(two_dials, batch, budget, ffn_budget):
+    plan = plan_at(two_dials, budget, ffn_budget)
+    config = two_dials.config
+    assert torch.equal(gates_of(config.heads, plan.heads), two_dials.gates.hard(budget))
+    assert torch.equal(gates_of(config.blocks, plan.blocks), two_dials.ffn_gates.hard(ffn_budget))
+    smaller = prune(two_dials, plan)
+    assert smaller.encoder.layers[0].ffn.input.weight.shape == (16 * len(plan.blocks[0]), 32)
+    assert_same_function(two_dials, plan, batch)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +84,38 @@ def test_pruned_computes_what_gated_does_at_every_number_of_heads(model, batch, 
     ids=str,
 )
 def test_pruned_computes_what_gated_does_where_layers_have_no_head(model, batch, heads):
-    assert_same_function(model, Plan(heads), batch)
+    assert_same_function(model, heads_only(heads), batch)
 
 
-def test_any_choice_of_heads_can_be_cut(model, batch):
+def test_any_choice_of_heads_and_blocks_can_be_cut(two_dials, batch):
     generator = torch.Generator().manual_seed(5)
+    config = two_dials.config
     for _ in range(20):
-        keep = torch.rand(12, generator=generator) < 0.5
-        assert_same_function(model, keep_positions(model.config, keep.nonzero().flatten()), batch)
+        heads, blocks = (torch.rand(count, generator=generator) < 0.5 for count in (12, 9))
+        kept = select(config.heads, heads.nonzero().flatten()), select(config.blocks, blocks.nonzero().flatten())
+        assert_same_function(two_dials, Plan(*kept), batch)
+
+
+@pytest.mark.parametrize("blocks", [((), (), ()), ((2,), (), (0, 1)), ((), (0, 1, 2), ())], ids=str)
+def test_pruned_computes_what_gated_does_where_layers_have_no_neuron(two_dials, batch, blocks):
+    for heads in (((), (), ()), ((0, 1, 2, 3),) * 3):
+        assert_same_function(two_dials, Plan(heads, blocks), batch)
+
+
+def test_an_ffn_budget_of_1_is_the_model_without_that_dial(model, two_dials, batch):
+    for count in range(1, 13):
+        alone, beside = prune_to(model, count / 12), prune_to(two_dials, count / 12, 1.0)
+        assert torch.equal(alone(*batch).logits, beside(*batch).logits)
+        assert alone.config.ffn_widths == beside.config.ffn_widths
 
 
 def test_other_layers_may_have_other_numbers_of_heads(batch, model):
     torch.manual_seed(0)
-    uneven = prune(from_scratch(ModelSettings(32, 3, 4, 48, 32), 64, PEOPLE).eval(), Plan(((1, 3), (), (0, 1, 2))))
+    uneven = prune(
+        from_scratch(ModelSettings(32, 3, 4, 48, 32), 64, PEOPLE).eval(), heads_only(((1, 3), (), (0, 1, 2)))
+    )
     for heads in (((3,), (), (0, 2)), ((1, 3), (), ())):
-        assert_same_function(uneven, Plan(heads), batch)
+        assert_same_function(uneven, heads_only(heads), batch)
 
 
 def test_pruning_leaves_the_model_as_it_was(model):
@@ -107,17 +146,67 @@ def test_heads_keep_the_numbers_they_had(model):
     expected = [[head for head in range(4) if 4 * layer + head in best] for layer in range(3)]
     assert smaller.config.kept_heads == expected
     assert smaller.config.dense_heads == model.config.dense_heads
-    scores = [model.gates.scores[4 * layer + head].item() for layer, head in head_positions(smaller.config)]
+    scores = [model.gates.scores[4 * layer + head].item() for layer, head in positions(smaller.config.heads)]
     assert smaller.gates.scores.tolist() == scores
 
 
-def test_plans_nest(model):
-    kept = set()
-    for count in range(1, 13):
-        plan = plan_at(model, count / 12)
-        now = {(layer, head) for layer, heads in enumerate(plan.heads) for head in heads}
-        assert now > kept
-        kept = now
+def test_plans_nest_in_either_dial(two_dials):
+    kept = {"heads": set(), "blocks": set()}
+    for step in range(1, 37):
+        plan = plan_at(two_dials, step / 36, step / 36)
+        for units, before in kept.items():
+            now = set(positions(getattr(plan, units)))
+            assert now >= before
+            assert len(now) == max(1, step * {"heads": 12, "blocks": 9}[units] // 36)
+            kept[units] = now
+
+
+def test_the_dials_are_independent(two_dials):
+    for budget in (0.25, 1.0):
+        assert len({plan_at(two_dials, budget, ffn).heads for ffn in (0.1, 0.5, 1.0)}) == 1
+        assert len({plan_at(two_dials, head, budget).blocks for head in (0.1, 0.5, 1.0)}) == 1
+
+
+def test_pruning_a_pair_in_steps_is_pruning_once(two_dials):
+    once = prune_to(two_dials, 0.25, 1 / 3)
+    for steps in ([(0.25, 1.0), (0.25, 1 / 3)], [(1.0, 1 / 3), (0.25, 1.0)], [(0.5, 2 / 3), (0.25, 1 / 3)]):
+        model = two_dials
+        for step in steps:
+            model = prune_to(model, *step)
+        assert model.config.to_dict() == once.config.to_dict()
+        assert same_state(model.state_dict(), once.state_dict())
+
+
+def test_a_model_without_the_dial_says_so(model):
+    with pytest.raises(BudgetError) as caught:
+        plan_at(model, 0.5, 0.5)
+    assert str(caught.value) == (
+        "The FFN budget 0.5 is not usable: this model was trained for head budgets only, so give 1, or train one with "
+        "--training.ffn true."
+    )
+
+
+@pytest.mark.parametrize("ffn_budget", [0, -1, 1.5, float("nan"), "0,5", None])
+def test_what_is_no_ffn_budget_is_refused(two_dials, ffn_budget):
+    with pytest.raises(BudgetError, match="above 0 and up to 1"):
+        plan_at(two_dials, 0.5, ffn_budget)
+
+
+def test_a_pruned_model_has_no_more_blocks_to_give(two_dials):
+    smaller = prune_to(two_dials, 0.5, 1 / 3)
+    with pytest.raises(BudgetError) as caught:
+        plan_at(smaller, 0.5, 0.5)
+    assert str(caught.value) == (
+        "The budget 0.5 asks for 4 feed-forward blocks but this model was pruned to 3 of 9: "
+        "ask for less, or use the model it was pruned from."
+    )
+    assert plan_at(smaller, 0.5) == everything(smaller.config)  # An FFN budget of 1 leaves what is there.
+
+
+def test_without_attention_every_block_stays(two_dials, batch):
+    plan = without_attention(two_dials.config)
+    assert (plan.num_heads, plan.num_blocks) == (0, 9)
+    assert_same_function(two_dials, plan, batch)
 
 
 @pytest.mark.parametrize("budget", [0.6, 1, 1.0])
@@ -135,7 +224,7 @@ def test_a_pruned_model_has_no_more_heads_to_give(model, budget):
 @pytest.mark.parametrize("heads", [((0,), (0,)), ((0,), (9,), (0,)), ((0,), (0,), (0,), (0,))], ids=str)
 def test_a_plan_for_another_model_is_refused(model, heads):
     with pytest.raises(BudgetError, match="The plan keeps"):
-        prune(model, Plan(heads))
+        prune(model, heads_only(heads))
 
 
 # On disk
@@ -203,8 +292,8 @@ def test_a_model_pruned_to_nearly_nothing_can_be_loaded_and_pruned_again(classif
 
 def test_a_pruned_checkpoint_knows_its_parent_and_its_budget(classifier, tmp_path):
     once, twice = classifier.prune(0.5), classifier.prune(0.75).prune(0.25)
-    assert once.report.parent == {"name": "tiny", "budget": 0.5}
-    assert twice.report.parent == {"name": "tiny", "budget": 0.25}
+    assert once.report.parent == {"name": "tiny", "budget": 0.5, "ffn_budget": 1.0}
+    assert twice.report.parent == {"name": "tiny", "budget": 0.25, "ffn_budget": 1.0}
     assert once.largest_budget == 0.5
     assert once.report.test == [row for row in classifier.report.test if row.heads <= 6]
     assert max(row.heads for row in once.report.test) == 6
@@ -213,27 +302,48 @@ def test_a_pruned_checkpoint_knows_its_parent_and_its_budget(classifier, tmp_pat
 # Importance
 
 
+def some_texts(model, seed):
+    ids = torch.randint(1, model.config.vocab_size, (4, 9), generator=torch.Generator().manual_seed(seed))
+    return {"input_ids": ids, "labels": torch.tensor([0, 1, 2, 3])}
+
+
 def test_importance_is_the_mean_absolute_gradient_of_the_gate(model):
-    ids = torch.randint(1, model.config.vocab_size, (4, 9), generator=torch.Generator().manual_seed(1))
-    labels = torch.tensor([0, 1, 2, 3])
-    scores = head_importance(model, [{"input_ids": ids, "labels": labels}])
-    expected = torch.zeros(12)
-    with torch.no_grad():
-        for row, label in zip(ids, labels, strict=True):
-            for head in range(12):
-                losses = []
-                for step in (1e-2, -1e-2):
-                    gates = torch.ones(12)
-                    gates[head] += step
-                    losses.append(model(row[None], labels=label[None], head_gates=gates).loss)
-                expected[head] += abs(losses[0] - losses[1]) / 2e-2
-    by_layer = expected.view(3, 4)
-    torch.testing.assert_close(scores.view(3, 4), by_layer / by_layer.norm(dim=1, keepdim=True), rtol=1e-2, atol=1e-3)
+    texts = some_texts(model, 1)
+    measured = importance(model, [texts])
+    for scores, name, count in zip(measured, ("head_gates", "ffn_gates"), (12, 144), strict=True):
+        expected = torch.zeros(count)
+        with torch.no_grad():
+            for row in range(4):
+                one = {key: value[row : row + 1] for key, value in texts.items()}
+                for unit in range(0, count, 1 if count == 12 else 4):
+                    gates = torch.ones(count)
+                    losses = []
+                    for step in (2e-2, -2e-2):
+                        gates[unit] = 1 + step
+                        losses.append(model(**one, **{name: gates}).loss)
+                    expected[unit] += abs(losses[0] - losses[1]) / 4e-2
+        seen = expected.view(3, -1) > 0
+        by_layer = torch.stack(scores)
+        ratio = (expected.view(3, -1) / by_layer)[seen].view(3, -1)
+        torch.testing.assert_close(ratio, ratio.mean(dim=1, keepdim=True).expand_as(ratio), rtol=0.1, atol=0)
+        torch.testing.assert_close(by_layer.norm(dim=1), torch.ones(3))
 
 
 def test_importance_does_not_depend_on_how_texts_are_batched(model):
-    ids = torch.randint(1, model.config.vocab_size, (4, 9), generator=torch.Generator().manual_seed(2))
-    labels = torch.tensor([0, 1, 2, 3])
-    whole = head_importance(model, [{"input_ids": ids, "labels": labels}])
-    single = head_importance(model, [{"input_ids": ids[n : n + 1], "labels": labels[n : n + 1]} for n in range(4)])
-    torch.testing.assert_close(whole, single)
+    texts = some_texts(model, 2)
+    whole = importance(model, [texts])
+    single = importance(model, [{key: value[n : n + 1] for key, value in texts.items()} for n in range(4)])
+    for one, other in zip(whole, single, strict=True):
+        torch.testing.assert_close(torch.stack(one), torch.stack(other))
+
+
+def test_sorted_neurons_compute_the_same_and_come_in_order(two_dials, batch):
+    sorted_model = copy.deepcopy(two_dials)
+    _, neurons = importance(two_dials, [some_texts(two_dials, 3)])
+    in_order = sort_neurons(sorted_model, neurons)
+    with torch.no_grad():
+        torch.testing.assert_close(sorted_model(*batch).logits, two_dials(*batch).logits, rtol=0, atol=1e-5)
+    again = importance(sorted_model, [some_texts(two_dials, 3)])[1]
+    for scores, expected in zip(again, in_order, strict=True):
+        assert (scores.diff() <= 1e-4).all()
+        torch.testing.assert_close(scores, expected, rtol=1e-3, atol=1e-5)

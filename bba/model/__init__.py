@@ -1,12 +1,21 @@
-"""The model: configuration, encoder and classifier, head gates. Importing it teaches transformers' Auto classes."""
+"""The model: configuration, encoder and classifier, gates. Importing it teaches transformers' Auto classes."""
 
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from bba.model.configuration import BBAConfig
-from bba.model.gates import HeadGates, check_budget, heads_at
+from bba.model.gates import BudgetGates, units_at
 from bba.model.modeling import BBAEncoder, BBAForSequenceClassification
+from bba.model.setting import Setting, check_budget
 
 AutoConfig.register(BBAConfig.model_type, BBAConfig)
 AutoModelForSequenceClassification.register(BBAConfig, BBAForSequenceClassification)
 
-__all__ = ["BBAConfig", "BBAEncoder", "BBAForSequenceClassification", "HeadGates", "check_budget", "heads_at"]
+__all__ = [
+    "BBAConfig",
+    "BBAEncoder",
+    "BBAForSequenceClassification",
+    "BudgetGates",
+    "Setting",
+    "check_budget",
+    "units_at",
+]

@@ -1,8 +1,8 @@
-"""Monotone head gates: one learned score per head, and a budget that opens the heads in the order of their scores.
+"""Monotone gates: one learned score per unit, and a budget that opens the units in the order of their scores.
 
-Soft gates follow `g(b) = sigmoid((score + beta(b)) / tau)` with one offset `beta` for all heads, chosen so that the
-mean gate equals the budget `b`. Every head of a model costs the same, so the mean gate is the share of attention cost.
-`beta` grows with `b`; therefore no gate ever closes as the budget grows.
+A unit is an attention head, or a block of feed-forward neurons. Soft gates follow
+`g(b) = sigmoid((score + beta(b)) / tau)` with one offset `beta` for all units, chosen so that the mean gate equals the
+budget `b`. `beta` grows with `b`; therefore no gate ever closes as the budget grows.
 """
 
 import math
@@ -10,30 +10,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bba.errors import BudgetError
+from bba.model.setting import check_budget
 
 
-def check_budget(budget: float | str) -> float:
-    """Return `budget` as a float, or say what a budget is.
+def units_at(budget: float, total: int) -> int:
+    """Return k = max(1, floor(budget · total)): how many of `total` units a budget pays for.
 
-    Raises:
-        BudgetError: it is not a finite number in (0, 1].
-    """
-    try:
-        value = float(budget)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0.0 < value <= 1.0:
-        raise BudgetError(
-            f"The budget {budget!r} is not usable: give a number above 0 and up to 1, such as 0.5 for half the heads."
-        )
-    return value
-
-
-def heads_at(budget: float, total: int) -> int:
-    """Return k = max(1, floor(budget · total)): how many of `total` heads a budget pays for.
-
-    One head is the floor. The tiny term guards against products such as 0.3 · 10 = 2.999….
+    One unit is the floor. The tiny term guards against products such as 0.3 · 10 = 2.999….
     """
     return max(1, math.floor(check_budget(budget) * total + 1e-9))
 
@@ -50,12 +33,12 @@ def _solve_offset(scores: Tensor, budget: float, temperature: float) -> Tensor:
     return (low + high) / 2
 
 
-class HeadGates(nn.Module):
-    """The learned order of a model's heads, and the gates it gives at a budget.
+class BudgetGates(nn.Module):
+    """The learned order of a model's heads, or of its feed-forward blocks, and the gates it gives at a budget.
 
     Args:
-        present: number of heads that are there, n.
-        total: number of heads of the dense model, N.
+        present: number of units that are there, n.
+        total: number of units of the dense model, N.
     """
 
     def __init__(self, present: int, total: int) -> None:
@@ -80,9 +63,9 @@ class HeadGates(nn.Module):
         return torch.sigmoid((scores + offset) / temperature).to(self.scores.dtype)
 
     def hard(self, budget: float) -> Tensor:
-        """Return gates that are exactly 0 or 1, with exactly `heads_at(budget, N)` ones, shape (n,)."""
+        """Return gates that are exactly 0 or 1, with exactly `units_at(budget, N)` ones, shape (n,)."""
         gates = torch.zeros_like(self.scores)
-        gates[self.order()[: heads_at(budget, self.total)]] = 1.0
+        gates[self.order()[: units_at(budget, self.total)]] = 1.0
         return gates
 
     def straight_through(self, budget: float, temperature: float = 1.0) -> Tensor:
@@ -91,14 +74,14 @@ class HeadGates(nn.Module):
         return self.hard(budget) + soft - soft.detach()
 
     def order(self) -> Tensor:
-        """Return the heads' positions from the first to open to the last, shape (n,); ties go to the lower position."""
+        """Return the units' positions from the first to open to the last, shape (n,); ties go to the lower position."""
         return torch.argsort(self.scores.detach(), descending=True, stable=True)
 
     def opening_budgets(self) -> Tensor:
-        """Return for each head the smallest budget at which it is open, shape (n,): rank / N, the first rank being 1.
+        """Return for each unit the smallest budget at which it is open, shape (n,): rank / N, the first rank being 1.
 
-        The first head is always open: it is the floor of one head. In double precision, as 0.7 in single precision is
-        a little less than 7 / 10 and would not pay for the seventh head.
+        The first unit is always open: it is the floor of one. In double precision, as 0.7 in single precision is a
+        little less than 7 / 10 and would not pay for the seventh of ten.
         """
         budgets = torch.empty(len(self.scores), dtype=torch.float64, device=self.scores.device)
         ranks = torch.arange(1, len(self.scores) + 1, dtype=budgets.dtype, device=budgets.device)

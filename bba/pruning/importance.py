@@ -1,6 +1,6 @@
-"""Scoring: how much each head matters to a trained model."""
+"""Scoring: how much each head and each neuron matters to a trained model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -8,8 +8,10 @@ from torch import Tensor
 from bba.model import BBAForSequenceClassification
 
 
-def head_importance(model: BBAForSequenceClassification, batches: Iterable[dict[str, Tensor]]) -> Tensor:
-    """Return the importance of every head: the mean absolute gradient of the loss with respect to its gate.
+def importance(
+    model: BBAForSequenceClassification, batches: Iterable[dict[str, Tensor]]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the importance of every head and of every feed-forward neuron: the mean absolute gradient of its gate.
 
     Michel et al. 2019 (arXiv 1905.10650), eq. 2: the expectation over texts of |d loss(x) / d gate|, taken text by
     text. Scores are divided by their layer's l2 norm, as the paper advises, so that layers compare.
@@ -19,16 +21,45 @@ def head_importance(model: BBAForSequenceClassification, batches: Iterable[dict[
         batches: model inputs with labels; small batches, as gradients are taken for each text by itself.
 
     Returns:
-        Scores, shape (num_kept_heads,).
+        For each layer the importance of its heads, shape (n,), and of its neurons, shape (F,).
     """
     was_training = model.training
     model.eval()
-    total = torch.zeros(model.config.num_kept_heads)
+    widths = model.config.ffn_widths
+    heads, neurons = torch.zeros(model.config.num_kept_heads), torch.zeros(sum(widths))
     for batch in batches:
         for row in range(len(batch["labels"])):
-            gates = torch.ones(len(total), requires_grad=True)
-            loss = model(**{name: tensor[row : row + 1] for name, tensor in batch.items()}, head_gates=gates).loss
-            total += torch.autograd.grad(loss, gates)[0].abs()
+            gates = [torch.ones_like(total, requires_grad=True) for total in (heads, neurons)]
+            one = {name: tensor[row : row + 1] for name, tensor in batch.items()}
+            loss = model(**one, head_gates=gates[0], ffn_gates=gates[1]).loss
+            for total, gradient in zip((heads, neurons), torch.autograd.grad(loss, gates), strict=True):
+                total += gradient.abs()
     model.train(was_training)
-    layers = total.split([len(kept) for kept in model.config.heads])
-    return torch.cat([scores / scores.norm().clamp_min(1e-12) for scores in layers])
+    return _by_layer(heads, [len(kept) for kept in model.config.heads]), _by_layer(neurons, widths)
+
+
+def _by_layer(scores: Tensor, sizes: list[int]) -> list[Tensor]:
+    return [layer / layer.norm().clamp_min(1e-12) for layer in scores.split(sizes)]
+
+
+@torch.no_grad()
+def sort_neurons(model: BBAForSequenceClassification, neurons: Sequence[Tensor]) -> list[Tensor]:
+    """Put every layer's feed-forward neurons in the order of their importance, which leaves the function as it is.
+
+    Blocks are made of neighbours: without this, each would hold neurons that matter and neurons that do not.
+
+    Args:
+        model: changed in place.
+        neurons: importance of each layer's neurons, from `importance`.
+
+    Returns:
+        The importances in their new order: from the greatest to the smallest.
+    """
+    in_order = [scores.sort(descending=True, stable=True) for scores in neurons]
+    weights = model.state_dict()  # The model's own memory.
+    for layer, (_, order) in enumerate(in_order):
+        ffn = f"encoder.layers.{layer}.ffn"
+        for name in (f"{ffn}.input.weight", f"{ffn}.input.bias"):
+            weights[name].copy_(weights[name][order])
+        weights[f"{ffn}.output.weight"].copy_(weights[f"{ffn}.output.weight"][:, order])
+    return [scores for scores, _ in in_order]
