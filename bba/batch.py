@@ -10,16 +10,17 @@ from bba.data.tables import find_text_column, iter_batches
 from bba.errors import DataError
 from bba.predict import BudgetedClassifier
 
-ADDED = ("label", "probability", "budget")
+Asked = tuple[float | None, float]
+"""Head budget, None for all heads that are there, and FFN budget."""
 
 
 def classify_file(
-    classifier: BudgetedClassifier, source: Path, target: Path, budget: float | None, text_column: str | None
+    classifier: BudgetedClassifier, source: Path, target: Path, asked: Asked, text_column: str | None
 ) -> tuple[int, int]:
     """Write `source`'s rows with label, probability and budget to the CSV `target`, which appears when it is complete.
 
-    A column of the source that has one of these names keeps it; ours is then called `predicted_label`, and so on. A row
-    without text gets empty cells.
+    Where the feed-forward part is cut too, its budget follows in a column of its own. A column of the source that has
+    one of these names keeps it; ours is then called `predicted_label`, and so on. A row without text gets empty cells.
 
     Returns:
         How many rows were written, and how many of them have no text.
@@ -35,7 +36,7 @@ def classify_file(
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".bba-") as folder:
             unfinished = Path(folder) / target.name
             for batch in iter_batches(source):
-                answered = _classify(classifier, batch, column, budget)
+                answered = _classify(classifier, batch, column, asked)
                 answered.to_csv(unfinished, mode="a", header=rows == 0, index=False, encoding="utf-8")
                 rows += len(batch)
                 blank += int((batch[column].str.strip() == "").sum())
@@ -45,13 +46,14 @@ def classify_file(
     return rows, blank
 
 
-def _classify(classifier: BudgetedClassifier, batch: pd.DataFrame, column: str, budget: float | None) -> pd.DataFrame:
-    names = {name: f"predicted_{name}" if name in batch.columns else name for name in ADDED}
+def _classify(classifier: BudgetedClassifier, batch: pd.DataFrame, column: str, asked: Asked) -> pd.DataFrame:
+    added = ["label", "probability", "budget", *(["ffn_budget"] if asked[1] < 1 else [])]
+    names = {name: f"predicted_{name}" if name in batch.columns else name for name in added}
     texts = batch[column].str.replace("\0", "", regex=False)
     filled = texts.str.strip() != ""
-    predictions = classifier.predict(texts[filled].tolist(), budget) if filled.any() else []
+    predictions = classifier.predict(texts[filled].tolist(), *asked) if filled.any() else []
     result = batch.copy()
-    for name in ADDED:
+    for name in added:
         result[names[name]] = ""
         result.loc[filled, names[name]] = [str(getattr(prediction, name)) for prediction in predictions]
     return result

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from bba.measure.report import BudgetRow
     from bba.predict import Prediction
 
+ACCURACY = ("accuracy", "accuracy_low", "accuracy_high", "macro_f1")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -26,7 +28,7 @@ class Result:
 def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]") -> Result:
     """Return what is said of a checkpoint's accuracy on `count` texts of a split."""
     values = [asdict(row) for row in rows]
-    columns = ("budget", "heads", "cost", "accuracy", "accuracy_low", "accuracy_high", "macro_f1")
+    columns = ("budget", "ffn_budget", "heads", "cost", "encoder_cost", *ACCURACY)
     text = f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
     return Result({"checkpoint": name, "split": split, "n": count, "rows": values}, text)
 
@@ -39,8 +41,9 @@ def of_prediction(prediction: "Prediction") -> Result:
         "probability": prediction.probability,
         "probabilities": prediction.probabilities,
         "budget": prediction.budget,
-        "ffn_budget": 1.0,
+        "ffn_budget": prediction.ffn_budget,
         "cost": prediction.cost,
+        "encoder_cost": prediction.encoder_cost,
     }
     return Result({"rows": [row]}, _prediction_text(prediction))
 
@@ -50,7 +53,8 @@ def _prediction_text(prediction: "Prediction") -> str:
 
     encoded = prediction.encoded
     lines = [f"{label:20} {value:.4f}" for label, value in prediction.probabilities.items()]
-    lines.append(f"-> {prediction.label}, with {prediction.heads} heads (attention cost {prediction.cost:.3f})")
+    cost = f"{prediction.heads} heads ({prediction.encoder_cost:.3f} of the encoder's cost)"
+    lines.append(f"-> {prediction.label}, with {cost}")
     if encoded.tokens > len(encoded.ids):
         lines.append(f"The text has {encoded.tokens} tokens; the first {len(encoded.ids)} were read.")
     if encoded.unknown >= MANY_UNKNOWN:

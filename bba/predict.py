@@ -13,11 +13,11 @@ from bba import checkpoints
 from bba.checkpoints import Checkpoint
 from bba.errors import DataError
 from bba.measure.card import model_card
-from bba.measure.report import Report
-from bba.model import BBAForSequenceClassification
+from bba.measure.report import BudgetRow, LatencyRow, Report
+from bba.model import BBAForSequenceClassification, BudgetGates, Setting
 from bba.model.inference import logits_of
-from bba.pruning.cost import head_share
-from bba.pruning.plan import head_positions, plan_at
+from bba.pruning.cost import block_share, encoder_share, head_share
+from bba.pruning.plan import Plan, everything, plan_at, positions
 from bba.pruning.surgery import prune
 
 MANY_UNKNOWN = 0.3
@@ -46,9 +46,13 @@ class Prediction:
     probabilities: dict[str, float]
     """Probability of each label, in the order of the labels; they add up to 1."""
     budget: float
-    """The budget asked for."""
+    """The head budget asked for."""
+    ffn_budget: float
+    """The FFN budget asked for; 1 where only attention is cut."""
     cost: float
-    """Share of the dense model's attention cost that was paid."""
+    """Share of the dense model's heads that was there."""
+    encoder_cost: float
+    """Share of the dense encoder's FLOPs, attention and feed-forward part together, for a text of 64 tokens."""
     heads: int
     """Attention heads that were there."""
     encoded: Encoded
@@ -75,7 +79,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length:
 
 
 class BudgetedClassifier:
-    """A text classifier whose cost is a dial: one checkpoint, any head budget in (0, 1].
+    """A text classifier whose cost is a dial: one checkpoint, any head budget in (0, 1], and any FFN budget.
 
     Args:
         checkpoint: model, tokenizer and report.
@@ -85,7 +89,7 @@ class BudgetedClassifier:
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self.checkpoint = checkpoint
         self.name = name
-        self._variants: OrderedDict[int, BBAForSequenceClassification] = OrderedDict()
+        self._variants: OrderedDict[Plan, BBAForSequenceClassification] = OrderedDict()
         self._lock = threading.Lock()  # The app's visitors share a classifier.
 
     @classmethod
@@ -105,8 +109,18 @@ class BudgetedClassifier:
 
     @property
     def largest_budget(self) -> float:
-        """The largest budget this checkpoint serves: 1, or what it was pruned to."""
+        """The largest head budget this checkpoint serves: 1, or what it was pruned to."""
         return head_share(self.checkpoint.model.config)
+
+    @property
+    def largest_ffn_budget(self) -> float:
+        """The largest FFN budget this checkpoint serves: 1, or what it was pruned to."""
+        return block_share(self.checkpoint.model.config)
+
+    @property
+    def has_ffn_dial(self) -> bool:
+        """Whether it was trained for FFN budgets below 1."""
+        return self.checkpoint.model.ffn_gates is not None
 
     @property
     def report(self) -> Report | None:
@@ -116,41 +130,50 @@ class BudgetedClassifier:
     def opening_budgets(self) -> list[list[float | None]]:
         """Return the budget at which each head of the dense model opens, layer by layer; None if it is gone."""
         model = self.checkpoint.model
-        budgets: list[list[float | None]] = [[None] * count for count in model.config.dense_heads]
-        for (layer, head), budget in zip(head_positions(model.config), model.gates.opening_budgets(), strict=True):
-            budgets[layer][head] = float(budget)
-        return budgets
+        return _opening_budgets(model.config.dense_heads, model.config.heads, model.gates)
 
-    def at(self, budget: float | None = None) -> BBAForSequenceClassification:
-        """Return the model pruned to a budget, from the cache if it is there; None asks for all that is there.
+    def opening_ffn_budgets(self) -> list[list[float | None]]:
+        """Return the same for the feed-forward blocks; layers without blocks where there is no FFN dial."""
+        model = self.checkpoint.model
+        return _opening_budgets(model.config.dense_blocks, model.config.blocks, model.ffn_gates)
 
-        The model is shared: do not change it.
+    def at(self, budget: float | None = None, ffn_budget: float = 1.0) -> BBAForSequenceClassification:
+        """Return the model pruned to a setting, from the cache if it is there.
+
+        The model is shared, and shares memory with others: do not change it.
+
+        Args:
+            budget: head budget in (0, 1]; None asks for all that is there.
+            ffn_budget: FFN budget in (0, 1]; 1 leaves the feed-forward part as it is.
 
         Raises:
-            BudgetError: the budget is not in (0, 1], or more than the checkpoint has.
+            BudgetError: a budget is not in (0, 1], or more than the checkpoint has.
         """
         model = self.checkpoint.model
-        plan = plan_at(model, self.largest_budget if budget is None else budget)
-        if plan.num_heads == model.config.num_kept_heads:
+        plan = plan_at(model, self.largest_budget if budget is None else budget, ffn_budget)
+        if plan == everything(model.config):
             return model
         with self._lock:
-            if plan.num_heads not in self._variants:
-                self._variants[plan.num_heads] = prune(model, plan).eval()
-            self._variants.move_to_end(plan.num_heads)
+            if plan not in self._variants:
+                self._variants[plan] = prune(model, plan, share=True).eval()
+            self._variants.move_to_end(plan)
             if len(self._variants) > MAX_VARIANTS:
                 self._variants.popitem(last=False)
-            return self._variants[plan.num_heads]
+            return self._variants[plan]
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Return texts as the model reads them; see `encode`."""
         return encode(self.checkpoint.tokenizer, texts, self.checkpoint.model.config.max_position_embeddings)
 
-    def predict(self, texts: Sequence[str], budget: float | None = None, batch_size: int = 64) -> list[Prediction]:
-        """Classify texts at a budget, in their order.
+    def predict(
+        self, texts: Sequence[str], budget: float | None = None, ffn_budget: float = 1.0, batch_size: int = 64
+    ) -> list[Prediction]:
+        """Classify texts at a setting, in their order.
 
         Args:
             texts: any number of them; long ones are cut, which `Prediction.encoded` tells.
             budget: head budget in (0, 1]; None asks for all that is there.
+            ffn_budget: FFN budget in (0, 1]; 1 leaves the feed-forward part as it is.
             batch_size: texts at a time; it does not change the answers.
 
         Raises:
@@ -160,38 +183,43 @@ class BudgetedClassifier:
         _check_texts(texts)
         if batch_size < 1:
             raise DataError(f"The batch_size is {batch_size}: give at least 1.")
-        model = self.at(budget)
+        model = self.at(budget, ffn_budget)
         encoded = self.encode(texts)
         logits = logits_of(model, [one.ids for one in encoded], batch_size)
-        asked = self.largest_budget if budget is None else float(budget)
+        asked = Setting(
+            self.largest_budget if budget is None else float(budget), min(float(ffn_budget), self.largest_ffn_budget)
+        )
         return [
-            self._prediction(*row, model=model, budget=asked)
+            self._prediction(*row, model=model, asked=asked)
             for row in zip(texts, encoded, logits.softmax(dim=-1), strict=True)
         ]
 
     def _prediction(
-        self, text: str, encoded: Encoded, probabilities: Tensor, model: BBAForSequenceClassification, budget: float
+        self, text: str, encoded: Encoded, probabilities: Tensor, model: BBAForSequenceClassification, asked: Setting
     ) -> Prediction:
         return Prediction(
             text=text,
             label=self.labels[int(probabilities.argmax())],
             probabilities=dict(zip(self.labels, probabilities.tolist(), strict=True)),
-            budget=budget,
+            budget=asked.budget,
+            ffn_budget=asked.ffn_budget,
             cost=head_share(model.config),
+            encoder_cost=encoder_share(model.config),
             heads=model.config.num_kept_heads,
             encoded=encoded,
         )
 
-    def prune(self, budget: float) -> "BudgetedClassifier":
-        """Return a classifier that has only the heads of a budget; it can be pruned again, to less.
+    def prune(self, budget: float, ffn_budget: float = 1.0) -> "BudgetedClassifier":
+        """Return a classifier that has only what a setting pays for; it can be pruned again, to less.
 
         Raises:
             BudgetError: see `at`.
         """
         model = self.checkpoint.model
-        smaller = prune(model, plan_at(model, budget)).eval()
-        report = self.report and _pruned_report(self.report, self.name, float(budget), smaller.config.num_kept_heads)
-        return BudgetedClassifier(Checkpoint(smaller, self.checkpoint.tokenizer, report), f"{self.name}-{budget}")
+        plan, asked = plan_at(model, budget, ffn_budget), Setting(float(budget), float(ffn_budget))
+        report = self.report and _pruned_report(self.report, self.name, asked, plan)
+        smaller = Checkpoint(prune(model, plan).eval(), self.checkpoint.tokenizer, report)
+        return BudgetedClassifier(smaller, f"{self.name}-{str(asked).replace(':', '-')}")
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a checkpoint folder, whole or not at all.
@@ -214,14 +242,28 @@ def _check_texts(texts: Sequence[str]) -> None:
             raise DataError(f"Text {number} of {len(texts)} is empty: give at least one word to classify.")
 
 
-def _pruned_report(report: Report, name: str, budget: float, heads: int) -> Report:
-    """Keep what still holds for a pruned checkpoint: the rows of the heads it has, and where they came from."""
+def _opening_budgets(
+    dense: Sequence[int], kept: Sequence[Sequence[int]], gates: BudgetGates | None
+) -> list[list[float | None]]:
+    budgets: list[list[float | None]] = [[None] * count for count in dense]
+    if gates is not None:
+        for (layer, unit), budget in zip(positions(kept), gates.opening_budgets(), strict=True):
+            budgets[layer][unit] = float(budget)
+    return budgets
+
+
+def _pruned_report(report: Report, name: str, asked: Setting, plan: Plan) -> Report:
+    """Keep what still holds for a pruned checkpoint: the rows of the heads and blocks it has, and its parent."""
+
+    def holds(row: BudgetRow | LatencyRow) -> bool:
+        return row.heads <= plan.num_heads and row.blocks <= plan.num_blocks
+
     dense, *pruned = report.latency.rows
-    latency = replace(report.latency, rows=[dense, *(row for row in pruned if row.heads <= heads)])
     return replace(
         report,
-        validation=[row for row in report.validation if row.heads <= heads],
-        test=[row for row in report.test if row.heads <= heads],
-        latency=latency,
-        parent={"name": report.parent["name"] if report.parent else name, "budget": budget},
+        validation=list(filter(holds, report.validation)),
+        test=list(filter(holds, report.test)),
+        latency=replace(report.latency, rows=[dense, *filter(holds, pruned)]),
+        no_attention=report.no_attention and (report.no_attention if holds(report.no_attention) else None),
+        parent={"name": report.parent["name"] if report.parent else name, **asked._asdict()},
     )

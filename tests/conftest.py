@@ -15,6 +15,7 @@ from bba.data.synthetic import synthetic_tokenizer as make_tokenizer
 from bba.measure import latency
 from bba.measure.metrics import GRID, score_budgets, score_without_attention
 from bba.measure.report import Report
+from bba.model import BBAConfig, BBAForSequenceClassification
 from bba.model.backbones import from_scratch
 from bba.predict import BudgetedClassifier
 from bba.settings import ModelSettings, TrainSettings
@@ -52,6 +53,19 @@ def model(tokenizer):
 
 
 @pytest.fixture(scope="session")
+def two_dials(model):
+    """Return the same model with an FFN dial: 9 blocks of 16 neurons, in an order of their own. Do not change it."""
+    config = BBAConfig.from_dict({**model.config.to_dict(), "ffn_block": 16, "kept_blocks": None})
+    dialled = BBAForSequenceClassification(config)
+    dialled.load_state_dict(model.state_dict(), strict=False)
+    scores = torch.randn(9, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        dialled.ffn_gates.scores.copy_(scores)
+    round_to_half(dialled)
+    return dialled.eval()
+
+
+@pytest.fixture(scope="session")
 def report(model, tokenizer):
     """Return the model's report, measured on 100 examples a split."""
     split = {name: encode(synthetic_split(100, name), tokenizer) for name in ("validation", "test")}
@@ -63,11 +77,11 @@ def report(model, tokenizer):
         licence="Generated text; free to use.",
         counts={"train": 0, "validation": 100, "test": 100},
         seed=0,
-        recipe={"model": asdict(TINY), "training": asdict(TrainSettings())},
+        recipe={"backbone": "word", "model": asdict(TINY), "training": asdict(TrainSettings())},
         training_seconds=1.0,
         machine={"cpu": latency.cpu_name(), "threads": 1},
-        validation=score_budgets(model, *rows["validation"]),
-        test=score_budgets(model, *rows["test"]),
+        validation=score_budgets(model, *rows["validation"], GRID),
+        test=score_budgets(model, *rows["test"], GRID),
         no_attention=score_without_attention(model, *rows["test"]),
         latency=latency.measure_latency(model, GRID, latency.LatencySettings(length=16, rounds=2)),
     )

@@ -144,8 +144,8 @@ def test_a_pickle_in_disguise_is_refused_and_never_run(copy, tmp_path):
     [
         {"hidden_size": 64},
         {"kept_heads": [[0], [1], [2]]},
-        {"dense_heads": [4] * 4, "kept_heads": None, "ffn_sizes": [48] * 4},
-        {"dense_heads": [4] * 2, "kept_heads": [[0, 1, 2, 3]] * 2, "ffn_sizes": [48] * 2},
+        {"dense_heads": [4] * 4, "kept_heads": None, "ffn_sizes": [48] * 4, "kept_blocks": None},
+        {"dense_heads": [4] * 2, "kept_heads": [[0, 1, 2, 3]] * 2, "ffn_sizes": [48] * 2, "kept_blocks": None},
         {"id2label": {"0": "a"}, "label2id": {"a": 0}},
         {"vocab_size": 10**13},
     ],
@@ -165,7 +165,7 @@ def test_weights_of_other_shapes(copy, values):
         ({"pad_token_id": 1000}, "pad_token_id is 1000; expected one of the 42 tokens"),
         ({"hidden_size": "wide"}, "hidden_size' expected int, got str"),
         ({"dense_heads": None}, "dense_heads"),
-        ({"kept_heads": [[0], [1]]}, "they must list the same number"),
+        ({"kept_heads": [[0], [1]]}, "The lists name other numbers of layers (dense_heads 3, kept_heads 2"),
         ({"id2label": {"x": "a"}}, "invalid literal"),
     ],
     ids=str,
@@ -213,11 +213,11 @@ def test_the_tokenizer_of_another_model(copy):
     [
         (b"{", "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
-        (b"[]", "has format None but this version reads format 1"),
-        (b'{"format": 99}', "has format 99 but this version reads format 1"),
-        (b'{"format": 1}', "is not complete"),
-        (b'{"format": 1, "latency": []}', "is not complete"),
-        (b'{"format": 1, "latency": {"rows": [{"odd": 1}]}}', "is not complete"),
+        (b"[]", "has format None but this version reads format 2"),
+        (b'{"format": 99}', "has format 99 but this version reads format 2"),
+        (b'{"format": 2}', "is not complete"),
+        (b'{"format": 2, "latency": []}', "is not complete"),
+        (b'{"format": 2, "latency": {"rows": [{"odd": 1}]}}', "is not complete"),
     ],
 )
 def test_a_damaged_report(copy, content, reason):

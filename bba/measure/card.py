@@ -4,14 +4,14 @@ from bba.measure.report import Report
 
 
 def _table(report: Report) -> str:
-    latency = {row.heads: row for row in report.latency.rows}
-    lines = ["| budget | heads | attention cost | accuracy (95 % interval) | macro-F1 | latency | speed-up |"]
+    latency = {(row.heads, row.blocks): row for row in report.latency.rows}
+    lines = ["| budget | heads | encoder FLOPs | accuracy (95 % interval) | macro-F1 | latency | speed-up |"]
     lines.append("|---|---|---|---|---|---|---|")
     for row in reversed(report.test):
-        timed = latency.get(row.heads)
+        timed = latency.get((row.heads, row.blocks))
         speed = f"{timed.median_ms:.2f} ms | {timed.speedup:.2f}x" if timed else "not measured | not measured"
         lines.append(
-            f"| {row.budget:g} | {row.heads} | {row.cost:.3f} | {row.accuracy:.2%} "
+            f"| {row.setting} | {row.heads} | {row.encoder_cost:.3f} | {row.accuracy:.2%} "
             f"({row.accuracy_low:.2%} to {row.accuracy_high:.2%}) | {row.macro_f1:.4f} | {speed} |"
         )
     return "\n".join(lines)
@@ -26,6 +26,8 @@ def model_card(name: str, report: Report) -> str:
     stages = ", ".join(
         f"{report.recipe['training'][stage]['epochs']:g} epochs {stage}" for stage in ("dense", "soft", "hard")
     )
+    none = report.no_attention
+    without = f"Without any attention the model reaches {none.accuracy:.2%}. " if none else ""
     return f"""---
 library_name: bba
 pipeline_tag: text-classification
@@ -57,7 +59,7 @@ at most {report.machine["threads"]} threads. All settings are in `report.json`.
 
 {_table(report)}
 
-Without any attention the model reaches {report.no_attention.accuracy:.2%}. Accuracy is on {counts["test"]:,} test
+{without}Accuracy is on {counts["test"]:,} test
 texts, one seed, with 95 % Wilson intervals. Latency is the median over {latency.rounds} rounds of really pruned models,
 timed in turn with the dense one: {latency.cpu}, {latency.threads} thread, batch {latency.batch}, {latency.length}
 tokens, torch {latency.torch}.

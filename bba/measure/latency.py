@@ -16,9 +16,9 @@ from torch.utils.benchmark import Timer
 
 from bba.errors import MeasureError
 from bba.measure.report import Latency, LatencyRow
-from bba.model import BBAConfig, BBAForSequenceClassification
-from bba.pruning.cost import head_share, predicted_speedup
-from bba.pruning.plan import keep_positions, plan_at
+from bba.model import BBAConfig, BBAForSequenceClassification, Setting
+from bba.pruning.cost import USUAL_LENGTH, block_share, head_share, predicted_speedup
+from bba.pruning.plan import plan_at, without_attention
 from bba.pruning.surgery import prune
 
 LOCK = Path(tempfile.gettempdir()) / "bba-measuring.lock"
@@ -31,7 +31,7 @@ class LatencySettings:
 
     batch: int = 1
     """Texts per call."""
-    length: int = 64
+    length: int = USUAL_LENGTH
     """Tokens per text."""
     threads: int = 1
     """CPU threads."""
@@ -106,16 +106,16 @@ def time_in_turn(
 
 def measure_latency(
     model: BBAForSequenceClassification,
-    budgets: Sequence[float],
+    asked: Sequence[Setting],
     settings: LatencySettings,
     progress: Callable[[float], None] = lambda done: None,
     waiting: Callable[[], None] = lambda: None,
 ) -> Latency:
-    """Measure the model as it is, the model pruned to each budget, and the ceiling: the model without attention.
+    """Measure the model as it is, the model pruned to each setting, and the ceiling: the model without attention.
 
     Args:
         model: the baseline, called dense here; in evaluation mode.
-        budgets: head budgets below 1 to prune it to.
+        asked: head and FFN budgets to prune it to; those that leave it as it is are its own row, which comes first.
         settings: batch, length, threads, rounds.
         progress: hears the share that is done, in [0, 1].
         waiting: called once if another measurement has to end first.
@@ -129,9 +129,10 @@ def measure_latency(
             f"--length {settings.length} is more than the {model.config.max_position_embeddings} tokens this model "
             "reads: ask for fewer."
         )
-    plans = {budget: plan_at(model, budget) for budget in budgets if budget < 1}
-    plans[0.0] = keep_positions(model.config, [])
-    models = [model, *(prune(model, plan).eval() for plan in plans.values())]
+    whole = Setting(head_share(model.config), block_share(model.config))
+    plans = {setting: plan_at(model, *setting) for setting in asked if setting not in (whole, (1.0, 1.0))}
+    plans[Setting(0.0, whole.ffn_budget)] = without_attention(model.config)
+    models = [model, *(prune(model, plan, share=True).eval() for plan in plans.values())]
     with _alone(waiting):
         times = time_in_turn(models, settings, progress)
     return Latency(
@@ -143,14 +144,14 @@ def measure_latency(
         torch=torch.__version__,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         rows=[
-            _row(budget, pruned, model, settings.length, times[:, 0], times[:, place])
-            for place, (budget, pruned) in enumerate(zip((head_share(model.config), *plans), models, strict=True))
+            _row(setting, pruned, model, settings.length, times[:, 0], times[:, place])
+            for place, (setting, pruned) in enumerate(zip((whole, *plans), models, strict=True))
         ],
     )
 
 
 def _row(
-    budget: float,
+    setting: Setting,
     pruned: BBAForSequenceClassification,
     dense: BBAForSequenceClassification,
     length: int,
@@ -159,9 +160,10 @@ def _row(
 ) -> LatencyRow:
     quarter, _, three_quarters = statistics.quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3
     return LatencyRow(
-        budget=budget,
-        ffn_budget=1.0,
+        budget=setting.budget,
+        ffn_budget=setting.ffn_budget,
         heads=pruned.config.num_kept_heads,
+        blocks=pruned.config.num_kept_blocks,
         median_ms=float(np.median(times)),
         iqr_ms=float(three_quarters - quarter),
         speedup=float(np.median(dense_times / times)),

@@ -8,14 +8,28 @@ from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from bba.measure.report import BudgetRow
-from bba.model import BBAForSequenceClassification
+from bba.model import BBAConfig, BBAForSequenceClassification, Setting
 from bba.model.inference import logits_of
-from bba.pruning.cost import head_share
-from bba.pruning.plan import keep_positions, plan_at
+from bba.pruning.cost import block_share, encoder_share, head_share
+from bba.pruning.plan import Plan, plan_at, without_attention
 from bba.pruning.surgery import prune
 
-GRID = tuple(round(step / 20, 2) for step in range(1, 21))
-"""The head budgets that are measured: 0.05 to 1 in steps of 0.05. The app's slider stops nowhere else."""
+GRID = tuple(Setting(round(step / 20, 2)) for step in range(1, 21))
+"""What is measured of a model without FFN dial: head budgets 0.05 to 1 in steps of 0.05."""
+PAIRS = tuple(Setting(b, f) for f in (0.1, 0.25, 0.5, 0.75, 1.0) for b in (0.1, 0.25, 0.5, 0.75, 1.0))
+"""What is measured of a model with both dials. The app's sliders stop nowhere else."""
+
+
+def grid(config: BBAConfig) -> list[Setting]:
+    """Return the settings to measure of a model, as far as it serves them; at least one."""
+    most = Setting(head_share(config), block_share(config))
+    settings = PAIRS if config.ffn_block else GRID
+    served = [setting for setting in settings if setting.budget <= most.budget and _served(setting, most)]
+    return served or [most]
+
+
+def _served(setting: Setting, most: Setting) -> bool:
+    return setting.ffn_budget == 1 or setting.ffn_budget <= most.ffn_budget
 
 
 def wilson(correct: int, total: int) -> tuple[float, float]:
@@ -38,9 +52,11 @@ def score(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], la
     low, high = wilson(int((predicted == truth).sum()), len(truth))
     return BudgetRow(
         budget=head_share(model.config),
-        ffn_budget=1.0,
+        ffn_budget=block_share(model.config),
         heads=model.config.num_kept_heads,
+        blocks=model.config.num_kept_blocks,
         cost=head_share(model.config),
+        encoder_cost=encoder_share(model.config),
         accuracy=float(accuracy_score(truth, predicted)),
         accuracy_low=low,
         accuracy_high=high,
@@ -55,18 +71,18 @@ def score_budgets(
     model: BBAForSequenceClassification,
     rows: Sequence[Sequence[int]],
     labels: Sequence[int],
-    budgets: Sequence[float] = GRID,
+    settings: Sequence[Setting],
     progress: Callable[[float], None] = lambda done: None,
 ) -> list[BudgetRow]:
-    """Prune the model to each budget and score it; see `score`. `progress` hears the share that is done, in [0, 1]."""
-    scored: dict[int, BudgetRow] = {}  # Budgets that keep the same heads are the same model.
+    """Prune the model to each setting and score it; see `score`. `progress` hears the share that is done, in [0, 1]."""
+    scored: dict[Plan, BudgetRow] = {}  # Settings that keep the same units are the same model.
     result = []
-    for number, budget in enumerate(budgets, start=1):
-        plan = plan_at(model, budget)
-        if plan.num_heads not in scored:
-            scored[plan.num_heads] = score(prune(model, plan).eval(), rows, labels)
-        result.append(replace(scored[plan.num_heads], budget=budget))
-        progress(number / len(budgets))
+    for number, setting in enumerate(settings, start=1):
+        plan = plan_at(model, *setting)
+        if plan not in scored:
+            scored[plan] = score(prune(model, plan, share=True).eval(), rows, labels)
+        result.append(replace(scored[plan], budget=setting.budget, ffn_budget=setting.ffn_budget))
+        progress(number / len(settings))
     return result
 
 
@@ -74,4 +90,4 @@ def score_without_attention(
     model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], labels: Sequence[int]
 ) -> BudgetRow:
     """Remove every head and score what is left; see `score`."""
-    return score(prune(model, keep_positions(model.config, [])).eval(), rows, labels)
+    return score(prune(model, without_attention(model.config), share=True).eval(), rows, labels)

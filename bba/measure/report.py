@@ -4,8 +4,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from bba.errors import CheckpointError
+from bba.model import Setting
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,12 @@ class BudgetRow:
     """Asked feed-forward budget; 1 where only attention is cut."""
     heads: int
     """Heads that are there."""
+    blocks: int
+    """Feed-forward blocks that are there; 0 for a model without FFN dial."""
     cost: float
-    """Achieved share of the dense model's attention cost."""
+    """Achieved head budget: share of the dense model's heads."""
+    encoder_cost: float
+    """Share of the dense encoder's FLOPs, attention and feed-forward part together, for a text of 64 tokens."""
     accuracy: float
     accuracy_low: float
     """Lower end of the 95 % Wilson interval."""
@@ -29,6 +34,11 @@ class BudgetRow:
     recall: list[float]
     """Recall of each class, in the order of the labels."""
 
+    @property
+    def setting(self) -> Setting:
+        """The asked budgets."""
+        return Setting(self.budget, self.ffn_budget)
+
 
 @dataclass(frozen=True)
 class LatencyRow:
@@ -37,6 +47,7 @@ class LatencyRow:
     budget: float
     ffn_budget: float
     heads: int
+    blocks: int
     median_ms: float
     """Median over the rounds, in milliseconds per batch."""
     iqr_ms: float
@@ -45,6 +56,11 @@ class LatencyRow:
     """Median over the rounds of dense time over this model's time in the same round."""
     predicted_speedup: float
     """Dense FLOPs over this model's FLOPs."""
+
+    @property
+    def setting(self) -> Setting:
+        """The asked budgets."""
+        return Setting(self.budget, self.ffn_budget)
 
 
 @dataclass(frozen=True)
@@ -62,6 +78,11 @@ class Latency:
     date: str
     rows: list[LatencyRow]
     """Dense first."""
+
+    @property
+    def ceiling(self) -> LatencyRow | None:
+        """The model without attention; None for a checkpoint whose feed-forward part was cut."""
+        return next((row for row in self.rows if row.heads == 0), None)
 
 
 @dataclass(frozen=True)
@@ -82,25 +103,29 @@ class Report:
     """CPU name and largest number of threads it was trained on."""
     validation: list[BudgetRow]
     test: list[BudgetRow]
-    no_attention: BudgetRow
-    """The test split with every head closed: what the rest of the model does alone."""
+    no_attention: BudgetRow | None
+    """The test split with every head closed, or None where the feed-forward part was cut: that was not measured."""
     latency: Latency
     parent: dict[str, Any] | None = None
-    """For a pruned checkpoint: the name it was pruned from, and the budget."""
+    """For a pruned checkpoint: the name it was pruned from, and the budgets."""
     format: int = FORMAT
 
     @property
-    def budgets(self) -> list[float]:
-        """The head budgets that were measured, ascending."""
-        return sorted(row.budget for row in self.test)
+    def ffn_budgets(self) -> list[float]:
+        """The FFN budgets that were measured, ascending."""
+        return sorted({row.ffn_budget for row in self.test})
 
-    def row(self, budget: float) -> BudgetRow:
-        """Return the test row of a measured budget.
+    def budgets(self, ffn_budget: float = 1.0) -> list[float]:
+        """Return the head budgets that were measured at an FFN budget, ascending."""
+        return sorted(row.budget for row in self.test if row.ffn_budget == ffn_budget)
+
+    def row(self, budget: float, ffn_budget: float = 1.0) -> BudgetRow:
+        """Return the test row of a measured setting.
 
         Raises:
-            KeyError: nothing was measured at this budget.
+            KeyError: nothing was measured there.
         """
-        return {row.budget: row for row in self.test}[budget]
+        return {row.setting: row for row in self.test}[Setting(budget, ffn_budget)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -122,8 +147,8 @@ class Report:
         try:
             latency = {**values["latency"], "rows": [LatencyRow(**row) for row in values["latency"]["rows"]]}
             rows = {split: [BudgetRow(**row) for row in values[split]] for split in ("validation", "test")}
-            nested = {**rows, "no_attention": BudgetRow(**values["no_attention"]), "latency": Latency(**latency)}
-            return cls(**{**values, **nested})
+            none = values["no_attention"] and BudgetRow(**values["no_attention"])
+            return cls(**{**values, **rows, "no_attention": none, "latency": Latency(**latency)})
         except (KeyError, TypeError) as error:
             known = ", ".join(entry.name for entry in fields(cls))
             raise CheckpointError(f"report.json is not complete ({error}): expected the fields {known}.") from error
