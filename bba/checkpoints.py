@@ -13,11 +13,11 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
 
 from bba.errors import CheckpointError
 from bba.measure.report import Report
 from bba.model import BBAConfig, BBAForSequenceClassification
+from bba.model.quiet import quiet
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -49,27 +49,39 @@ def _is_half(weights: Mapping[str, Tensor]) -> bool:
 
 
 def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
-    """Write a checkpoint whole or not at all: into a folder of a temporary name, which is then renamed.
+    """Write a checkpoint whole or not at all.
 
     Weights are stored in half precision where this loses nothing (see `round_to_half`).
 
     Raises:
         CheckpointError: the folder is there already and is not empty, or it cannot be written.
     """
-    check_free(folder)
     weights = checkpoint.model.state_dict()
     stored = {name: tensor.half() for name, tensor in weights.items()} if _is_half(weights) else weights
+    with whole_folder(folder) as inside:
+        with quiet():
+            checkpoint.model.save_pretrained(inside, state_dict=stored)
+        checkpoint.tokenizer.save_pretrained(inside)
+        if checkpoint.report is not None:
+            text = json.dumps(checkpoint.report.to_json(), indent=1)
+            (inside / REPORT).write_text(text + "\n", encoding="utf-8")
+        (inside / CARD).write_text(card, encoding="utf-8")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder of a temporary name to write into; it becomes `folder` when all is written, and else is removed.
+
+    Raises:
+        CheckpointError: the folder is there already and is not empty, or it cannot be written.
+    """
+    check_free(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             inside = Path(temporary) / folder.name
-            with _quiet():
-                checkpoint.model.save_pretrained(inside, state_dict=stored)
-            checkpoint.tokenizer.save_pretrained(inside)
-            if checkpoint.report is not None:
-                text = json.dumps(checkpoint.report.to_json(), indent=1)
-                (inside / REPORT).write_text(text + "\n", encoding="utf-8")
-            (inside / CARD).write_text(card, encoding="utf-8")
+            inside.mkdir()
+            yield inside
             if folder.exists():
                 folder.rmdir()
             inside.rename(folder)
@@ -79,20 +91,6 @@ def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
             f"The checkpoint could not be written to {folder} ({reason}): "
             "make room or choose another place; nothing was changed there."
         ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers from drawing bars and tables."""
-    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
 
 
 def check_free(folder: Path) -> None:
@@ -132,7 +130,7 @@ def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification
     model: BBAForSequenceClassification
     info: dict[str, set[str]]
     try:
-        with _quiet():
+        with quiet():
             model, info = BBAForSequenceClassification.from_pretrained(  # type: ignore[misc]
                 folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
             )
