@@ -1,21 +1,26 @@
 """The command line: `python -m bba COMMAND`. Flags, help and configuration files come from the recipes' signatures."""
 
+import argparse
 import inspect
 import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from bba import recipes
 from bba.errors import BBAError
 from bba.output import Result
+from bba.settings import WORD, usual_settings
 
 COMMANDS: dict[str, Callable[..., Result]] = {
     "train": recipes.train,
+    "distill": recipes.distill,
     "evaluate": recipes.evaluate,
     "predict": recipes.predict,
     "prune": recipes.prune,
@@ -44,8 +49,29 @@ def _in_one_line(message: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(COMMANDS)})\.(?=\w)", "", " ".join(message.split()))
 
 
-def make_parser() -> ArgumentParser:
-    """Return the parser of all commands."""
+def _train_defaults(given: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that suit the task and the backbone that are named on the line or in its file."""
+    peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--task", "--backbone", "--config"):
+        peek.add_argument(flag)
+    named, _ = peek.parse_known_args(given)
+    stored = _mapping(named.config) if named.config else {}
+    task = named.task or str(stored.get("task", ""))
+    model, training = usual_settings(task, named.backbone or str(stored.get("backbone", WORD)))
+    return {"model": asdict(model), "training": asdict(training)}
+
+
+def _mapping(path: str) -> dict[str, Any]:
+    """Return what a YAML file maps; nothing if it cannot be read, as the parser itself will say why."""
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def make_parser(given: Sequence[str] = ()) -> ArgumentParser:
+    """Return the parser of all commands, with the defaults that suit what is given."""
     parser = OneLineParser(prog="bba", description="One Transformer text classifier whose cost is a dial.")
     commands = parser.add_subcommands(metavar="COMMAND")
     for name, function in COMMANDS.items():
@@ -61,6 +87,8 @@ def make_parser() -> ArgumentParser:
         if "text" in parameters:  # Of a bare string; as one that may be None, "#1 hit" and "null" are read as nothing.
             command.add_argument("--text", type=str, help="a text to classify")
         command.add_function_arguments(function, as_group=False, skip={"checkpoint", "resume", "text"})
+        if name == "train":
+            command.set_defaults(_train_defaults(given))
         commands.add_subcommand(name, command, help=summary)
     return parser
 
@@ -75,7 +103,7 @@ def _with_underscores(argument: str) -> str:
 
 def _parse(given: Sequence[str]) -> Namespace:
     """Return the settings as objects; an error of theirs comes out of jsonargparse wrapped in others."""
-    parser = make_parser()
+    parser = make_parser(given)
     try:
         return parser.instantiate(parser.parse_args(given))
     except ValueError as error:

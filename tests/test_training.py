@@ -1,3 +1,4 @@
+import copy
 import json
 import os
 import resource
@@ -20,14 +21,15 @@ from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.data.texts import TextData
 from bba.errors import TrainingError
 from bba.measure import latency, metrics
+from bba.model import Setting
 from bba.model.backbones import from_scratch
-from bba.pruning.importance import head_importance
+from bba.pruning.importance import importance
 from bba.settings import ModelSettings, StageSettings, TrainSettings
 from bba.training import trainer
 from bba.training.losses import distillation_loss
 from bba.training.runs import open_run, work_folder
-from bba.training.stages import encode, initial_scores, last_state, train_stages
-from bba.training.trainer import BudgetTrainer, LengthGrouped, draw_budget
+from bba.training.stages import encode, initialise_gates, last_state, planned_steps, train_stages
+from bba.training.trainer import BudgetTrainer, LengthGrouped, draw_setting
 
 MODEL = ModelSettings(hidden_size=32, layers=2, heads=4, ffn_size=32, max_length=32, dropout=0.1)
 SETTINGS = TrainSettings(
@@ -38,7 +40,7 @@ SETTINGS = TrainSettings(
     min_steps=1,
     save_every=5,
 )
-"""200 texts: 20 steps of dense training, saved after 10 and 20; 18 of soft and of hard, saved after every 5."""
+"""200 texts: 20 steps a stage, saved after every 5."""
 
 
 def small_data(seed):
@@ -205,21 +207,43 @@ def test_every_stage_trains_what_it_should(uninterrupted):
 STAGES = ("1-dense", "2-soft", "3-hard")
 
 
-def test_budgets_are_the_same_again_and_in_range():
+@pytest.mark.parametrize("ffn", [False, True])
+def test_budgets_are_the_same_again_and_in_range(ffn):
+    settings = replace(SETTINGS, ffn=ffn)
     for stage in ("soft", "hard"):
-        drawn = [draw_budget(SETTINGS, stage, step) for step in range(1000)]
-        assert drawn == [draw_budget(SETTINGS, stage, step) for step in range(1000)]
-        assert all(SETTINGS.min_budget <= budget <= 1 for budget in drawn)
-        assert drawn != [draw_budget(replace(SETTINGS, seed=1), stage, step) for step in range(1000)]
-    soft = [draw_budget(SETTINGS, "soft", step) for step in range(1000)]
-    assert sum(soft) / 1000 == pytest.approx((1 + SETTINGS.min_budget) / 2, abs=0.03)
+        drawn = [draw_setting(settings, stage, step) for step in range(1000)]
+        assert drawn == [draw_setting(settings, stage, step) for step in range(1000)]
+        assert all(SETTINGS.min_budget <= budget <= 1 for setting in drawn for budget in setting)
+        assert drawn != [draw_setting(replace(settings, seed=1), stage, step) for step in range(1000)]
+    budgets, ffn_budgets = zip(*(draw_setting(settings, "soft", step) for step in range(1000)), strict=True)
+    assert sum(budgets) / 1000 == pytest.approx((1 + SETTINGS.min_budget) / 2, abs=0.03)
+    whole, alike = ffn_budgets.count(1.0), sum(b == f for b, f in zip(budgets, ffn_budgets, strict=True))
+    assert (whole, alike) == (1000, 0) if not ffn else (300 < whole < 370 and 300 < alike < 370)
 
 
-def test_the_hard_stage_also_trains_the_dense_and_the_smallest_model():
-    drawn = [draw_budget(SETTINGS, "hard", step) for step in range(40)]
-    assert drawn[0::4] == [1.0] * 10
-    assert drawn[2::4] == [SETTINGS.min_budget] * 10
-    assert len({*drawn[1::2]}) == 20
+@pytest.mark.parametrize("ffn", [False, True])
+def test_the_hard_stage_also_trains_the_dense_and_the_smallest_model(ffn):
+    drawn = [draw_setting(replace(SETTINGS, ffn=ffn), "hard", step) for step in range(40)]
+    assert drawn[0::4] == [(1.0, 1.0)] * 10
+    assert drawn[2::4] == [(SETTINGS.min_budget, SETTINGS.min_budget if ffn else 1.0)] * 10
+    assert len({setting.budget for setting in drawn[1::2]}) == 20
+
+
+def test_a_dial_for_the_feed_forward_part_leaves_the_head_budgets_as_they_are():
+    for step in range(50):
+        with_dial = draw_setting(replace(SETTINGS, ffn=True), "soft", step)
+        assert with_dial.budget == draw_setting(SETTINGS, "soft", step).budget
+
+
+@pytest.mark.parametrize("texts", [1, 199, 200, 59072])
+@pytest.mark.parametrize("save_every", [1, 7, 500])
+def test_a_stage_ends_where_it_saves_and_never_loses_more_than_was_asked(texts, save_every):
+    settings = replace(SETTINGS, save_every=save_every, min_steps=10)
+    steps, between = planned_steps(settings, "hard", texts)
+    wanted = max(10, 1.8 * texts / 20)
+    assert steps % between == 0
+    assert between <= save_every
+    assert wanted <= steps < wanted + 1 + steps / between
 
 
 def test_texts_of_like_length_share_a_batch_and_epochs_differ():
@@ -235,16 +259,21 @@ def test_texts_of_like_length_share_a_batch_and_epochs_differ():
     assert mixed <= 5  # Texts are mixed a part at a time, and a part ends in the middle of a batch.
 
 
-def test_first_scores_follow_the_importance_of_the_heads(model, tokenizer):
+def test_first_scores_follow_importance(model, two_dials, tokenizer):
     validation = encode(synthetic_split(30, "importance"), tokenizer)
-    scores = initial_scores(model, validation)
     batches = [
         {"input_ids": torch.tensor([ids]), "labels": torch.tensor([label])}
         for ids, label in zip(validation["input_ids"], validation["labels"], strict=True)
     ]
-    assert torch.equal(scores.argsort(), head_importance(model, batches).argsort())
-    assert len(scores.unique()) == 12
-    assert scores.mean().item() == pytest.approx(0, abs=1e-5)
+    heads, neurons = importance(model, batches)
+    blocks = torch.cat([layer.sort(descending=True)[0].view(3, 16).sum(dim=1) for layer in neurons])
+    started = copy.deepcopy(two_dials)
+    initialise_gates(started, validation)
+    for gates, expected in ((started.gates, torch.cat(heads)), (started.ffn_gates, blocks)):
+        assert torch.equal(gates.order(), expected.argsort(descending=True))
+        assert len(gates.scores.unique()) == len(expected)
+        assert gates.scores.mean().item() == pytest.approx(0, abs=1e-5)
+    assert started.ffn_gates.order()[0] % 3 == 0  # A layer's most important neurons are in its first block.
 
 
 # The loss
@@ -381,7 +410,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 FLAGS = [
     *("--task", "synthetic", "--model.hidden_size", "32", "--model.layers", "2", "--model.heads", "4"),
-    *("--model.ffn_size", "32", "--model.max_length", "32", "--model.dropout", "0.1"),
+    *("--model.ffn_size", "32", "--model.max_length", "32", "--model.dropout", "0.1", "--model.token_dropout", "0.15"),
     *("--training.dense.epochs", "2", "--training.soft.epochs", "1.8", "--training.hard.epochs", "1.8"),
     *("--training.dense.learning_rate", "1e-3", "--training.soft.learning_rate", "1e-3"),
     *("--training.hard.learning_rate", "1e-3", "--training.batch_size", "20", "--training.save_every", "5"),
@@ -393,7 +422,7 @@ FLAGS = [
 def quick(monkeypatch, report):
     """Train on a few texts, and do not measure latency: that is tested elsewhere."""
     monkeypatch.setattr(sources, "synthetic_data", small_data)
-    monkeypatch.setattr(metrics, "GRID", (0.5, 1.0))
+    monkeypatch.setattr(metrics, "GRID", (Setting(0.5), Setting(1.0)))
     monkeypatch.setattr(latency, "measure_latency", lambda *arguments: report.latency)
 
 

@@ -20,7 +20,7 @@ from bba.data.texts import Split
 from bba.errors import TrainingError
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of, pad
-from bba.pruning.importance import head_importance
+from bba.pruning.importance import importance, sort_neurons
 from bba.settings import TrainSettings
 from bba.training.trainer import BudgetTrainer, Clock, Stage
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 SECONDS = "seconds.txt"
 _TORCH_CANNOT_WRITE = re.compile("PytorchStreamWriter|inline_container|iostream error")
 IMPORTANCE_TEXTS = 512
-"""Validation texts that the first order of the heads is estimated on."""
+"""Validation texts that the first order of heads and blocks is estimated on."""
 
 
 def encode(split: Split, tokenizer: PreTrainedTokenizerBase) -> Dataset:
@@ -44,18 +44,23 @@ def with_teacher(dataset: Dataset, teacher: BBAForSequenceClassification) -> Dat
     return dataset.add_column("teacher_logits", logits.tolist())
 
 
-def initial_scores(model: BBAForSequenceClassification, validation: Dataset) -> Tensor:
-    """Return scores that put the heads in the order of their importance, shape (num_kept_heads,).
-
-    The scores are the normal quantiles of the ranks: a spread of about one, whatever the scale of the importances.
-    """
+def initialise_gates(model: BBAForSequenceClassification, validation: Dataset) -> None:
+    """Put heads and feed-forward blocks in the order of their importance to the dense model, in place."""
     rows = validation.select(range(min(IMPORTANCE_TEXTS, len(validation))))
     batches = []
     for ids, label in zip(rows["input_ids"], rows["labels"], strict=True):
         tokens, _ = pad([ids], model.config.pad_token_id)
         batches.append({"input_ids": tokens, "labels": torch.tensor([label])})
-    importance = head_importance(model, batches)
-    ranks = importance.argsort().argsort()
+    heads, neurons = importance(model, batches)
+    model.gates.scores.data.copy_(_quantiles(torch.cat(heads)))
+    if model.ffn_gates is not None:
+        blocks = [layer.view(-1, model.config.ffn_block).sum(dim=1) for layer in sort_neurons(model, neurons)]
+        model.ffn_gates.scores.data.copy_(_quantiles(torch.cat(blocks)))
+
+
+def _quantiles(importances: Tensor) -> Tensor:
+    """Return the normal quantiles of the ranks: scores of a spread of about one, whatever that of the importances."""
+    ranks = importances.argsort().argsort()
     return torch.special.ndtri((ranks + 0.5) / len(ranks)).float()
 
 
@@ -73,12 +78,22 @@ def _is_json(path: Path) -> bool:
     return True
 
 
-def _arguments(stage: Stage, settings: TrainSettings, folder: Path, epochs: float, steps: int) -> TrainingArguments:
+def planned_steps(settings: TrainSettings, stage: Stage, texts: int) -> tuple[int, int]:
+    """Return the steps of a stage and how many lie between two saved states; the last state is saved at the end."""
+    wanted = getattr(settings, stage).epochs * texts / settings.batch_size
+    steps = max(settings.min_steps, math.ceil(wanted))
+    saves = math.ceil(steps / settings.save_every)
+    between = math.ceil(steps / saves)
+    return between * saves, between
+
+
+def _arguments(stage: Stage, settings: TrainSettings, folder: Path, texts: int) -> TrainingArguments:
     """Map our settings onto transformers' names."""
     dense = stage == "dense"
+    steps, between = planned_steps(settings, stage, texts)
     return TrainingArguments(
         output_dir=str(folder),
-        num_train_epochs=epochs,
+        max_steps=steps,
         learning_rate=getattr(settings, stage).learning_rate,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=128,
@@ -86,9 +101,10 @@ def _arguments(stage: Stage, settings: TrainSettings, folder: Path, epochs: floa
         lr_scheduler_type="linear",
         logging_steps=50,
         logging_nan_inf_filter=False,
-        eval_strategy="epoch" if dense else "no",
-        save_strategy="epoch" if dense else "steps",
-        save_steps=settings.save_every,
+        eval_strategy="steps" if dense else "no",
+        eval_steps=between,
+        save_strategy="steps",
+        save_steps=between,
         save_total_limit=2,
         load_best_model_at_end=dense,
         metric_for_best_model="accuracy" if dense else None,
@@ -134,23 +150,23 @@ def run_stage(
     if done.is_dir():
         return BBAForSequenceClassification.from_pretrained(done, dtype=torch.float32)
     train, validation = data
-    per_epoch = math.ceil(len(train) / settings.batch_size)
-    epochs = max(getattr(settings, stage).epochs, settings.min_steps / per_epoch)
-    steps = math.ceil(epochs * per_epoch)
-    model.gates.requires_grad_(stage != "dense")
+    for gates in filter(None, (model.gates, model.ffn_gates)):
+        gates.requires_grad_(stage != "dense")
+    model.encoder.embeddings.requires_grad_(not settings.freeze_embeddings)
     trainer = BudgetTrainer(
         model,
         stage,
         settings,
-        args=_arguments(stage, settings, folder, epochs, steps),
+        args=_arguments(stage, settings, folder, len(train)),
         train_dataset=train,
         eval_dataset=validation,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
     )
     resumed = last_state(folder)
-    logger.info("%s stage: %d steps%s", stage, steps, f", going on from {resumed.name}" if resumed else "")
-    with _disk_errors_explained(stage, folder):
+    origin = f", going on from {resumed.name}" if resumed else ""
+    logger.info("%s stage: %d steps%s", stage, trainer.args.max_steps, origin)
+    with disk_errors_explained(stage, folder):
         try:
             trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
         finally:
@@ -162,7 +178,7 @@ def run_stage(
 
 
 @contextmanager
-def _disk_errors_explained(stage: Stage, folder: Path) -> Iterator[None]:
+def disk_errors_explained(stage: str, folder: Path) -> Iterator[None]:
     """Turn what is raised when a state cannot be written into one sentence; torch raises a bare RuntimeError."""
     try:
         yield
@@ -190,7 +206,7 @@ def train_stages(
     """Run the three stages in `folder` and return the budgeted model; see `run_stage` for the arguments."""
     train, validation = data
     model = run_stage("dense", model, tokenizer, data, settings, folder / "1-dense")
-    model.gates.scores.data.copy_(initial_scores(model, validation))
+    initialise_gates(model, validation)
     taught = (with_teacher(train, model), validation)
     model = run_stage("soft", model, tokenizer, taught, settings, folder / "2-soft")
     return run_stage("hard", model, tokenizer, taught, settings, folder / "3-hard")

@@ -15,24 +15,27 @@ from transformers.trainer_callback import ExportableState
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from bba.errors import TrainingError
-from bba.model import BBAForSequenceClassification
+from bba.model import BBAForSequenceClassification, BudgetGates, Setting
 from bba.settings import TrainSettings
 from bba.training.losses import distillation_loss
 
 Stage = Literal["dense", "soft", "hard"]
 
 
-def draw_budget(settings: TrainSettings, stage: Stage, step: int) -> float:
-    """Return the budget of a step: a function of seed, stage and step alone, so that a resumed run draws the same.
+def draw_setting(settings: TrainSettings, stage: Stage, step: int) -> Setting:
+    """Return the budgets of a step: a function of seed, stage and step alone, so that a resumed run draws the same.
 
-    Uniform over [min_budget, 1]; in the hard stage every fourth step trains the dense model and every fourth the
-    smallest, the "sandwich" of slimmable networks (Yu and Huang 2019, arXiv 1903.05134).
+    Uniform over [min_budget, 1]; with an FFN dial, a third of the steps each cut heads alone, both parts alike, and
+    both independently. In the hard stage every fourth step trains the dense model and every fourth the smallest, the
+    "sandwich" of slimmable networks (Yu and Huang 2019, arXiv 1903.05134).
     """
     if stage == "hard" and step % 4 == 0:
-        return 1.0
+        return Setting(1.0, 1.0)
     if stage == "hard" and step % 4 == 2:
-        return settings.min_budget
-    return random.Random(f"{settings.seed}/{stage}/{step}").uniform(settings.min_budget, 1.0)
+        return Setting(settings.min_budget, settings.min_budget if settings.ffn else 1.0)
+    random_of_step = random.Random(f"{settings.seed}/{stage}/{step}")
+    budget, other = (random_of_step.uniform(settings.min_budget, 1.0) for _ in range(2))
+    return Setting(budget, random_of_step.choice([1.0, budget, other]) if settings.ffn else 1.0)
 
 
 class Clock(TrainerCallback, ExportableState):
@@ -55,7 +58,7 @@ class Clock(TrainerCallback, ExportableState):
 class ProgressBar(TrainerCallback):
     """One quiet bar a stage, on standard error: transformers' own prints every log to standard output."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: str) -> None:
         self.stage = stage
         self.figures: dict[str, float] = {}
         self.bar: tqdm | None = None
@@ -125,13 +128,13 @@ class BudgetTrainer(Trainer):
         return LengthGrouped(lengths, self.args.train_batch_size, self.settings.seed)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make AdamW with the head scores as a group of their own: they live on another scale than the weights."""
+        """Make AdamW with the gates' scores as a group of their own: they live on another scale than the weights."""
         if self.optimizer is None:
             decayed = set(self.get_decay_parameter_names(self.classifier))
             groups: dict[str, list[nn.Parameter]] = {"decayed": [], "plain": [], "scores": []}
             for name, parameter in self.classifier.named_parameters():
                 if parameter.requires_grad:
-                    kind = "scores" if name == "gates.scores" else "decayed" if name in decayed else "plain"
+                    kind = "scores" if name.endswith("gates.scores") else "decayed" if name in decayed else "plain"
                     groups[kind].append(parameter)
             self.optimizer = torch.optim.AdamW(
                 [
@@ -149,11 +152,17 @@ class BudgetTrainer(Trainer):
             return 0.1
         return float(0.1 ** (self.state.global_step / max(1, self.state.max_steps)))
 
-    def _gates(self) -> Tensor | None:
+    def _gates(self) -> dict[str, Tensor | None]:
         if self.stage == "dense":
-            return None
-        budget = draw_budget(self.settings, self.stage, self.state.global_step)
-        gates = self.classifier.gates
+            return {}
+        setting = draw_setting(self.settings, self.stage, self.state.global_step)
+        model = self.classifier
+        return {
+            "head_gates": self._open(model.gates, setting.budget),
+            "ffn_gates": self._open(model.ffn_gates, setting.ffn_budget) if model.ffn_gates is not None else None,
+        }
+
+    def _open(self, gates: BudgetGates, budget: float) -> Tensor:
         shape = gates.soft if self.stage == "soft" else gates.straight_through
         return shape(budget, self._temperature())
 
@@ -166,8 +175,8 @@ class BudgetTrainer(Trainer):
             TrainingError: the loss is not a finite number.
         """
         teacher = inputs.pop("teacher_logits", None)
-        gates = self._gates() if model.training else None
-        outputs = model(**inputs, head_gates=gates)
+        gates = self._gates() if model.training else {}
+        outputs = model(**inputs, **gates)
         loss = outputs.loss
         if teacher is not None and model.training:
             weight, temperature = self.settings.distill_weight, self.settings.distill_temperature
