@@ -1,16 +1,24 @@
+import functools
 import json
 import logging
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
 
 from bba.__main__ import COMMANDS, main
+from bba.checkpoints import Checkpoint
 from bba.data import sources
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.data.texts import TextData
+from bba.output import Result
+from bba.predict import BudgetedClassifier
+from bba.pruning.cost import encoder_share
+from bba.pruning.surgery import prune_to
+from bba.recipes import train
 
 EVALUATE_ROW = {"budget", "ffn_budget", "cost", "accuracy", "macro_f1"}
 BENCH_ROW = {"budget", "ffn_budget", "median_ms", "iqr_ms", "speedup", "predicted_speedup"}
@@ -109,8 +117,120 @@ def test_predict_prints_a_label_and_what_was_paid(run, checkpoint_folder, classi
     status, out, err = run("predict", checkpoint_folder, "--text", "hat? tom:hat", "--budget", "0.5")
     label = classifier.predict(["hat? tom:hat"], 0.5)[0].label
     assert status == 0
-    assert f"-> {label}, with 6 heads (attention cost 0.500)" in out
+    assert f"-> {label}, with 6 heads ({classifier.predict(['hat? tom:hat'], 0.5)[0].encoder_cost:.3f} of the encoder's cost)" in out
     assert err == ""
+
+
+@pytest.fixture(scope="module")
+def dialled_folder(two_dials, tokenizer, tmp_path_factory):
+    """Return a checkpoint with both dials and no report."""
+    folder = tmp_path_factory.mktemp("two") / "dials"
+    BudgetedClassifier(Checkpoint(two_dials, tokenizer, None), "dials").save_pretrained(folder)
+    return folder
+
+
+TEXT = ("--text", "hat? tom:hat")
+
+
+@pytest.mark.parametrize("asked", [("--budget", "0.5:0.34"), ("--budget", "0.5", "--ffn-budget", "0.34")], ids=str)
+def test_predict_takes_both_budgets(run, dialled_folder, two_dials, asked):
+    (row,) = json_of(run("predict", dialled_folder, *TEXT, *asked, "--json"))["rows"]
+    expected = BudgetedClassifier.from_pretrained(dialled_folder).predict([TEXT[1]], 0.5, 0.34)[0]
+    assert (row["label"], row["budget"], row["ffn_budget"]) == (expected.label, 0.5, 0.34)
+    assert row["probability"] == pytest.approx(expected.probability)
+    assert row["encoder_cost"] == encoder_share(prune_to(two_dials, 0.5, 0.34).config)
+
+
+def test_evaluate_and_bench_take_pairs(run, dialled_folder, write):
+    lines = [f'"{text}",{PEOPLE[label]}' for text, label in [("hat? tom:hat", 1), ("hat? mia:hat", 0)]]
+    data = write("text,label\n" + "\n".join(lines))
+    pairs = [(1, 1), (0.5, 1), (0.5, 0.34)]
+    rows = json_of(run("evaluate", dialled_folder, "--data", data, "--budgets", "1,0.5,0.5:0.34", "--json"))["rows"]
+    assert [(row["budget"], row["ffn_budget"]) for row in rows] == pairs
+    command = ("bench", dialled_folder, "--budgets", "0.5,0.5:0.34", "--rounds", "2", "--length", "8", "--json")
+    rows = json_of(run(*command))["rows"]
+    assert [(row["budget"], row["ffn_budget"]) for row in rows] == [*pairs, (0, 1)]
+
+
+@pytest.mark.parametrize("asked", [("--budget", "0.5:0.34"), ("--budget", "0.5", "--ffn-budget", "0.34")], ids=str)
+def test_a_pruned_pair_is_a_checkpoint_like_any_other(run, dialled_folder, two_dials, tmp_path, asked):
+    values = json_of(run("prune", dialled_folder, *asked, "--out", tmp_path / "small", "--json"))
+    assert (values["heads"], values["blocks"]) == (6, 3)
+    small = BudgetedClassifier.from_pretrained(tmp_path / "small")
+    assert small.checkpoint.model.state_dict().keys() == two_dials.state_dict().keys()
+    big = BudgetedClassifier.from_pretrained(dialled_folder).predict([TEXT[1]], 0.5, 0.34)[0]
+    assert small.predict([TEXT[1]])[0].probabilities == pytest.approx(big.probabilities)
+    (row,) = json_of(run("predict", tmp_path / "small", *TEXT, "--budget", "0.25", "--json"))["rows"]
+    assert (row["budget"], row["ffn_budget"]) == (0.25, pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        (("--budget", "0.5:0.5:0.5"), "write one number with a decimal point"),
+        (("--budget", "0.5:0,5"), "write one number with a decimal point"),
+        (("--budget", "0.5:"), "The budget '' is not usable"),
+        (("--budget", "0.5:0"), "The budget '0' is not usable"),
+        (("--ffn-budget", "0.5:0.5"), "The FFN budget is given twice"),
+        (("--budget", "0.5:0.5", "--ffn-budget", "0.5"), "The FFN budget is given twice: write --budget 0.5:0.5, or"),
+        (("--budget", "0.5", "--ffn-budget", "nan"), "The budget 'nan' is not usable"),
+    ],
+    ids=str,
+)
+def test_pairs_that_cannot_be_are_refused_in_one_sentence(run, dialled_folder, asked, part):
+    status, out, err = run("predict", dialled_folder, *TEXT, *asked)
+    assert (status, out) == (1, "")
+    assert part in err
+    assert err.count("\n") == 1
+
+
+def test_a_checkpoint_without_ffn_dial_says_so(run, checkpoint_folder):
+    status, _, err = run("predict", checkpoint_folder, *TEXT, "--budget", "0.5:0.5")
+    assert status == 1
+    assert "this model was trained for head budgets only" in err
+
+
+def test_a_file_tells_the_ffn_budget_where_it_is_cut(run, dialled_folder, write, tmp_path):
+    source = write("text\nhat? tom:hat\n")
+    for budget, columns in (("0.5", ["text", "label", "probability", "budget"]), ("0.5:0.34", None)):
+        target = tmp_path / f"out-{len(budget)}.csv"
+        run("predict", dialled_folder, "--input", source, "--output", target, "--budget", budget)
+        found = pd.read_csv(target)
+        assert list(found.columns) == (columns or ["text", "label", "probability", "budget", "ffn_budget"])
+    assert found["ffn_budget"].tolist() == [0.34]
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "training"),
+    [
+        (["--task", "agnews"], {"hidden_size": 160, "dropout": 0.2}, {"ffn": False, "batch_size": 64}),
+        (["--task", "synthetic"], {"hidden_size": 64, "dropout": 0.0}, {"ffn": False, "batch_size": 64}),
+        (["--task=synthetic", "--model.layers", "2"], {"hidden_size": 64, "layers": 2}, {"batch_size": 64}),
+        (["--task", "x", "--backbone", "minilm"], {"dropout": 0.1}, {"ffn": True, "batch_size": 32, "seed": 0}),
+        (["--task", "x", "--backbone", "a/b", "--training.seed", "3"], {}, {"batch_size": 32, "seed": 3}),
+        (["--task", "x", "--config", "run.yaml"], {"dropout": 0.1}, {"batch_size": 32, "seed": 5}),
+    ],
+    ids=str,
+)
+def test_settings_that_are_not_given_suit_task_and_backbone(run, monkeypatch, tmp_path, given, model, training):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.yaml").write_text("backbone: minilm\ntraining:\n  seed: 5\n")
+    seen = {}
+    monkeypatch.setitem(COMMANDS, "train", _like_train(seen))
+    assert run("train", *given, "--out", "x")[0] == 0
+    assert asdict(seen["model"]).items() >= model.items()
+    assert asdict(seen["training"]).items() >= training.items()
+
+
+def _like_train(seen):
+    """Return what has the signature of the recipe, and only remembers what it was called with."""
+
+    @functools.wraps(train)
+    def remember(**options):
+        seen.update(options)
+        return Result({}, "")
+
+    return remember
 
 
 def test_predict_as_json(run, checkpoint_folder, classifier):
@@ -177,7 +297,7 @@ def test_evaluate_as_json(run, checkpoint_folder, report):
 
 def test_evaluate_measures_the_whole_grid_where_no_budget_is_given(run, checkpoint_folder, report):
     rows = json_of(run("evaluate", checkpoint_folder, "--split", "validation", "--json"))["rows"]
-    assert [row["budget"] for row in rows] == report.budgets
+    assert [row["budget"] for row in rows] == report.budgets()
 
 
 def test_evaluate_on_a_file_gives_the_accuracy_counted_by_hand(run, checkpoint_folder, classifier, write):

@@ -50,7 +50,7 @@ def test_answers_are_those_of_the_gated_model(classifier, model, tokenizer, budg
 def test_batch_size_and_order_do_not_change_answers(classifier, texts, batch_size):
     expected = probabilities([classifier.predict([text], 0.5)[0] for text in texts])
     order = random.Random(0).sample(range(len(texts)), len(texts))
-    shuffled = classifier.predict([texts[place] for place in order], 0.5, batch_size)
+    shuffled = classifier.predict([texts[place] for place in order], 0.5, batch_size=batch_size)
     torch.testing.assert_close(probabilities(shuffled), expected[order], rtol=0, atol=1e-5)
 
 

@@ -13,6 +13,7 @@ from math import exp, log
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import BertConfig, BertModel
 
 from bba import recipes
 from bba.__main__ import main
@@ -23,6 +24,7 @@ from bba.errors import TrainingError
 from bba.measure import latency, metrics
 from bba.model import Setting
 from bba.model.backbones import from_scratch
+from bba.predict import BudgetedClassifier
 from bba.pruning.importance import importance
 from bba.settings import ModelSettings, StageSettings, TrainSettings
 from bba.training import trainer
@@ -53,7 +55,7 @@ def small_data(seed):
 def train_in(folder, tokenizer, settings=SETTINGS):
     """Run the three stages as the recipe does, and return the weights before they are rounded for storage."""
     torch.manual_seed(settings.seed)
-    fresh = from_scratch(MODEL, len(tokenizer), PEOPLE)
+    fresh = from_scratch(MODEL, len(tokenizer), PEOPLE, settings.ffn)
     data = small_data(settings.seed)
     encoded = (encode(data.train, tokenizer), encode(data.validation, tokenizer))
     return train_stages(fresh, tokenizer, encoded, settings, folder).state_dict()
@@ -205,6 +207,32 @@ def test_every_stage_trains_what_it_should(uninterrupted):
 
 
 STAGES = ("1-dense", "2-soft", "3-hard")
+
+
+def test_both_dials_are_learned_and_a_stopped_run_ends_the_same(tokenizer, tmp_path, monkeypatch):
+    settings = replace(SETTINGS, ffn=True)
+    whole = train_in(tmp_path / "whole", tokenizer, settings)
+    for stage in ("soft", "hard"):
+        with monkeypatch.context() as patch:
+            stop_at(patch, stage, 12, KeyboardInterrupt())
+            with pytest.raises(KeyboardInterrupt):
+                train_in(tmp_path / "stopped", tokenizer, settings)
+    assert same_weights(train_in(tmp_path / "stopped", tokenizer, settings), whole)
+    weights = [load_file(tmp_path / "whole" / stage / "done" / "model.safetensors") for stage in STAGES]
+    assert (weights[0]["ffn_gates.scores"] == 0).all()
+    for before, after in pairwise(weights):
+        assert not torch.equal(before["ffn_gates.scores"], after["ffn_gates.scores"])
+
+
+def test_frozen_embeddings_stay_and_the_rest_learns(tokenizer, tmp_path, uninterrupted):
+    torch.manual_seed(SETTINGS.seed)
+    fresh = from_scratch(MODEL, len(tokenizer), PEOPLE).state_dict()
+    trained = train_in(tmp_path, tokenizer, replace(SETTINGS, freeze_embeddings=True))
+    for name, tensor in fresh.items():
+        assert torch.equal(tensor, trained[name]) == name.startswith("encoder.embeddings."), name
+    assert not torch.equal(
+        uninterrupted[0]["encoder.embeddings.tokens.weight"], fresh["encoder.embeddings.tokens.weight"]
+    )
 
 
 @pytest.mark.parametrize("ffn", [False, True])
@@ -441,6 +469,25 @@ def test_the_recipe_writes_a_checkpoint_and_nothing_else(tmp_path, quick, capsys
     assert [row["accuracy"] for row in stored["test"]] == [row["accuracy"] for row in printed["rows"]]
     weights = load_file(tmp_path / "out" / "model.safetensors")
     assert same_weights(weights, {name: tensor.half() for name, tensor in uninterrupted[0].items()})
+
+
+def test_a_pretrained_backbone_becomes_a_checkpoint_with_two_dials(tmp_path, quick, capsys, tokenizer):
+    shape = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    BertModel(BertConfig(**shape, intermediate_size=128)).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    capsys.readouterr()
+    flags = [*FLAGS[FLAGS.index("--training.dense.epochs") :], "--backbone", str(tmp_path / "bert")]
+    assert main(["train", "--task", "synthetic", *flags, "--out", str(tmp_path / "out"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [(row["budget"], row["ffn_budget"]) for row in printed["rows"]] == list(metrics.PAIRS)
+    stored = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert stored["recipe"]["backbone"] == str(tmp_path / "bert")
+    assert stored["recipe"]["training"]["ffn"] is True
+    classifier = BudgetedClassifier.from_pretrained(tmp_path / "out")
+    assert classifier.checkpoint.model.config.blocks == [[0, 1]] * 2
+    theirs = load_file(tmp_path / "bert" / "model.safetensors")["embeddings.word_embeddings.weight"]
+    ours = classifier.checkpoint.model.encoder.embeddings.tokens.weight
+    assert torch.equal(ours, theirs.half().float())  # Embeddings of a pretrained encoder are not trained.
 
 
 def test_a_killed_process_is_continued_by_the_command(tmp_path, quick, capsys, uninterrupted):

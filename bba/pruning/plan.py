@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bba.errors import BudgetError
-from bba.model import BBAConfig, BBAForSequenceClassification, BudgetGates, units_at
+from bba.model import BBAConfig, BBAForSequenceClassification, BudgetGates, check_budget, units_at
 
 Kept = tuple[tuple[int, ...], ...]
 """Numbers of units in the dense model, ascending, one tuple a layer."""
@@ -68,7 +68,7 @@ def plan_at(model: BBAForSequenceClassification, budget: float, ffn_budget: floa
     """
     config = model.config
     heads = select(config.heads, _open(model.gates, budget, "heads"))
-    if ffn_budget == 1:
+    if check_budget(ffn_budget) == 1:
         return Plan(heads, everything(config).blocks)
     if model.ffn_gates is None:
         raise BudgetError(
