@@ -115,9 +115,9 @@ def test_the_module_runs_as_a_program(checkpoint_folder):
 
 def test_predict_prints_a_label_and_what_was_paid(run, checkpoint_folder, classifier):
     status, out, err = run("predict", checkpoint_folder, "--text", "hat? tom:hat", "--budget", "0.5")
-    label = classifier.predict(["hat? tom:hat"], 0.5)[0].label
+    expected = classifier.predict(["hat? tom:hat"], 0.5)[0]
     assert status == 0
-    assert f"-> {label}, with 6 heads ({classifier.predict(['hat? tom:hat'], 0.5)[0].encoder_cost:.3f} of the encoder's cost)" in out
+    assert f"-> {expected.label}, with 6 heads ({expected.encoder_cost:.3f} of the encoder's cost)" in out
     assert err == ""
 
 

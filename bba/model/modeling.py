@@ -149,15 +149,18 @@ class FeedForward(nn.Module):
         columns = open_units(gates, self.neurons)
         if self.neurons == 0 or (columns is not None and len(columns) == 0):
             return self.output.bias.expand_as(hidden)
-        weight: Tensor = self.input.weight
-        bias, output = self.input.bias, self.output.weight
-        if columns is not None:
-            weight, bias = weight.index_select(0, columns), bias.index_select(0, columns)
-            output = output.index_select(1, columns)
-        inner = F.gelu(F.linear(hidden, weight, bias))
+        inner = F.gelu(F.linear(hidden, *self._input(columns)))
         if gates is not None:
             inner = inner * gates[gates.detach() != 0].repeat_interleave(self.neurons // len(gates))
+        output = self.output.weight if columns is None else self.output.weight.index_select(1, columns)
         return F.linear(inner, output, self.output.bias)
+
+    def _input(self, columns: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the first map, of the neurons `columns` only."""
+        weight, bias = self.input.weight, self.input.bias
+        if columns is None:
+            return weight, bias
+        return weight.index_select(0, columns), bias.index_select(0, columns)
 
 
 class Layer(nn.Module):
