@@ -27,6 +27,7 @@ if CHROMIUM is None and not REQUIRED:
     pytest.skip("there is no Chromium", allow_module_level=True)
 
 pytestmark = pytest.mark.browser
+expect.set_options(timeout=30 * SECONDS)  # The machine may be busy.
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def settled(page):
 
 
 def slider(page):
-    return page.get_by_role("slider")
+    return page.locator(".st-key-budget").get_by_role("slider")
 
 
 def press(page, key):
@@ -178,3 +179,43 @@ def test_settings_survive_a_change_of_page(visit):
     page.get_by_role("link", name="Classify").click()
     expect(page.get_by_role("textbox", name="Text to classify")).to_have_value(HEADLINE)
     expect(page.locator(".st-key-prediction")).to_contain_text("budget 0.25")
+
+
+def test_two_settings_are_compared_by_keyboard_alone_and_a_link_shows_both(visit):
+    page = visit("/?checkpoint=synthetic")
+    page.get_by_role("switch", name="Compare").or_(page.get_by_role("checkbox", name="Compare")).first.focus()
+    page.keyboard.press("Space")
+    other = page.locator(".st-key-budget_b").get_by_role("slider")
+    other.focus()
+    other.press("ArrowLeft")
+    expect(page.get_by_text("B: budget 0.2", exact=True)).to_be_visible()
+    expect(page).to_have_url(re.compile("compare=true"))
+    expect(page).to_have_url(re.compile(r"budget_b=0\.2"))
+    expect(page.locator(".st-key-compared")).to_contain_text(re.compile("times as fast as|No difference"))
+    second = visit("/?" + page.url.partition("?")[2], width=390)
+    expect(second.get_by_text("B: budget 0.2", exact=True)).to_be_visible()
+    assert second.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_words_a_head_looks_at_are_shown_as_they_were_typed(visit):
+    page = visit(f"/classify?checkpoint=agnews-word&text={quote('<b>Final</b> goes to <i>penalties</i>')}")
+    words = page.locator(".st-key-attention_words")
+    expect(words).to_contain_text("[CLS]")
+    assert words.locator("b, i").count() == 0
+    assert words.locator("span[title]").count() >= 5
+
+
+def test_a_latency_target_is_answered_from_a_measurement(visit):
+    page = visit("/latency?checkpoint=synthetic")
+    box = page.get_by_role("textbox", name="Latency target")
+    box.fill("soon")
+    box.press("Enter")
+    expect(page.get_by_text("give a time above 0")).to_be_visible()
+    box.fill("0,5 s")
+    box.press("Enter")
+    page.get_by_role("button", name="Find the best setting").click()
+    result = page.locator(".st-key-target_result")
+    expect(result).to_contain_text("validation texts", timeout=120 * SECONDS)
+    box.fill("0.001 ms")
+    box.press("Enter")
+    expect(result).to_contain_text("is not reachable")

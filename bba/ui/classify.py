@@ -38,15 +38,16 @@ def _take_example() -> None:
 
 def across_budgets(choice: Choice, text: str) -> None:
     """Show the labels' probabilities at every measured budget and say where the label flips."""
-    if not text.strip(" \t\r\n\0"):
+    if layout.is_blank(text):
         return
     frame = state.answers(choice, text)
     st.subheader(
-        "Across all budgets", help="The same text, classified by the really pruned model of every measured budget."
+        f"Across all head budgets{charts.of_ffn(choice.setting)}",
+        help="The same text, classified by the really pruned model of every measured head budget.",
     )
     st.markdown(_flips(frame))
-    alt = f"Probability of each label at every measured budget, budget {choice.budget:g} marked"
-    layout.chart(charts.flip_chart(frame, choice.budget), frame, "flips", alt)
+    alt = f"Probability of each label at every measured head budget, budget {choice.setting} marked"
+    layout.chart(charts.flip_chart(frame, choice.setting.budget), frame, "flips", alt)
 
 
 def _flips(frame: pd.DataFrame) -> str:

@@ -10,10 +10,10 @@ import streamlit as st
 
 from bba.errors import BBAError
 from bba.predict import Prediction
-from bba.ui import charts, state
+from bba.ui import charts, dials, state
 from bba.ui.examples import examples, synthetic_answer
 from bba.ui.state import Choice
-from bba.ui.wording import notices, origin, plain
+from bba.ui.wording import kept, notices, origin, plain
 
 INTRODUCTION = (
     "This classifier reads a text with *attention heads*, the parts that let words look at each other. "
@@ -33,7 +33,7 @@ def errors() -> Iterator[None]:
 
 
 def frame() -> None:
-    """Draw what all pages share: the checkpoint in the sidebar, the budget above the page; stop if there is none."""
+    """Draw what all pages share: the checkpoint in the sidebar, the dials above the page; stop if there is none."""
     root = state.checkpoints_root()
     problems = {folder: state.problem(folder, state.stamp_of(folder)) for folder in state.candidate_folders(root)}
     usable = [folder.name for folder, problem in problems.items() if problem is None]
@@ -44,7 +44,14 @@ def frame() -> None:
     if not usable:
         _no_checkpoint(root)
     st.markdown(INTRODUCTION)
-    _budget_slider(state.choose(root / st.session_state["checkpoint"]))
+    choice = state.choose(root / st.session_state["checkpoint"])
+    st.session_state["setting"] = dials.setting(choice)
+
+
+def chosen() -> Choice:
+    """Return what the sidebar's checkpoint and the dials choose; for a page, which is drawn in the frame."""
+    choice = state.choose(state.checkpoints_root() / st.session_state["checkpoint"])
+    return choice.at(st.session_state["setting"])
 
 
 def _checkpoint_picker(root: Path, names: Sequence[str]) -> None:
@@ -56,7 +63,10 @@ def _checkpoint_picker(root: Path, names: Sequence[str]) -> None:
         bind="query-params",
         help="A trained model in its folder. Every one of them serves all its budgets with the same weights.",
     )
-    st.caption(plain(origin(state.choose(root / name).report)))
+    choice = state.choose(root / name)
+    st.caption(plain(origin(choice.report)))
+    if not choice.classifier.has_ffn_dial:
+        st.caption("One dial: this checkpoint was trained for head budgets, without an FFN budget.")
 
 
 def _unusable(problems: dict[str, str]) -> None:
@@ -72,19 +82,6 @@ def _no_checkpoint(root: Path) -> None:
     st.code(f"python -m bba train --task synthetic --out {root / 'synthetic'}", language="bash")
     st.markdown("Then reload this page. To look elsewhere, set `BBA_CHECKPOINTS` to a folder of checkpoints.")
     st.stop()
-
-
-def _budget_slider(choice: Choice) -> None:
-    if st.session_state.get("budget", choice.budget) not in choice.stops:
-        del st.session_state["budget"]  # Left over from a checkpoint that serves more.
-    st.select_slider(
-        "Head budget: the share of the attention cost to pay",
-        choice.stops,
-        value=choice.budget,
-        key="budget",
-        bind="query-params",
-        help="1 keeps every attention head, 0.25 a quarter of them. The stops are the budgets that were measured.",
-    )
 
 
 def chart(figure: go.Figure, frame: pd.DataFrame, key: str, alt: str) -> None:
@@ -164,23 +161,34 @@ def _share(text: str, default: str) -> None:
         st.query_params["text"] = wanted
 
 
-def answer(choice: Choice, text: str) -> None:
-    """Classify a text at the budget and show the label, its probabilities, and what the reader should know."""
-    with st.container(key="prediction"):
-        if not text.strip(" \t\r\n\0"):
+def is_blank(text: str) -> bool:
+    """Return whether a text holds nothing to classify."""
+    return not text.replace("\0", "").strip()
+
+
+def answer(choice: Choice, text: str, key: str = "prediction") -> None:
+    """Classify a text at the setting and show the label, its probabilities, and what the reader should know.
+
+    Args:
+        choice: checkpoint and setting.
+        text: what to classify.
+        key: name of this answer where a page shows two.
+    """
+    with st.container(key=key):
+        if is_blank(text):
             st.info("Nothing to classify yet: type or paste a text above.", icon=":material/edit:")
             return
-        prediction = choice.classifier.predict([text], choice.budget)[0]
+        prediction = choice.classifier.predict([text], *choice.setting)[0]
         st.markdown(
             f"### {plain(prediction.label)}\n"
-            f"probability {prediction.probability:.2f} at budget {choice.budget:g} ({prediction.heads} heads)"
+            f"probability {prediction.probability:.2f} at budget {choice.setting} ({kept(choice.row)})"
         )
         _explain(choice, text, prediction)
         data = pd.DataFrame(
             {"label": prediction.probabilities.keys(), "probability": prediction.probabilities.values()}
         )
-        alt = f"Probability of each label at budget {choice.budget:g}"
-        chart(charts.probability_bars(prediction.probabilities), data, "probabilities", alt)
+        alt = f"Probability of each label at budget {choice.setting}"
+        chart(charts.probability_bars(prediction.probabilities), data, f"{key}_bars", alt)
 
 
 def _explain(choice: Choice, text: str, prediction: Prediction) -> None:

@@ -1,23 +1,34 @@
 """Pieces of the Latency page: what to measure, the run with its progress, and what came out."""
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bba.measure.latency import LatencySettings
+from bba.measure.latency import LatencySettings, usual_length
 from bba.measure.report import Latency
+from bba.model import Setting
 from bba.ui import charts, layout, state
 from bba.ui.state import Choice
 from bba.ui.wording import gain, plain, taken_on
 
 QUARTERS = (0.25, 0.5, 0.75)
+ALL = "all measured"
 
 
-def settings(choice: Choice) -> tuple[LatencySettings, list[float]]:
-    """Ask on what to measure and at which budgets; dense and the ceiling are always measured."""
-    longest = choice.classifier.checkpoint.model.config.max_position_embeddings
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured, and on what."""
+
+    on: LatencySettings
+    settings: list[Setting]
+
+
+def asked(choice: Choice) -> Asked:
+    """Ask on what to measure and at which settings; dense and the ceiling are always measured."""
     threads, batch, tokens = st.columns(3)
     with threads:
         count = st.segmented_control(
@@ -29,12 +40,14 @@ def settings(choice: Choice) -> tuple[LatencySettings, list[float]]:
             "Texts at a time", [1, 8, 32], default=1, required=True, key="batch", help="The batch: texts in one call."
         )
     with tokens:
-        lengths = [length for length in (16, 32, 64, 128) if length <= longest] or [longest]
+        config = choice.classifier.checkpoint.model.config
+        lengths = [length for length in (16, 32, 64, 128) if length <= config.max_position_embeddings]
+        lengths = lengths or [config.max_position_embeddings]
         length = st.segmented_control(
-            "Tokens per text", lengths, default=min(64, lengths[-1]), required=True, key=f"tokens_{lengths[-1]}",
-            help="How long each text is.",
+            "Tokens per text", lengths, default=min(usual_length(config), lengths[-1]), required=True,
+            key=f"tokens_{lengths[-1]}", help="How long each text is.",
         )  # fmt: skip
-    return LatencySettings(batch=texts, length=length, threads=count), _budgets(choice)
+    return Asked(LatencySettings(batch=texts, length=length, threads=count), _settings(choice))
 
 
 def _powers(most: int) -> list[int]:
@@ -42,20 +55,26 @@ def _powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length())]
 
 
-def _budgets(choice: Choice) -> list[float]:
-    default = [stop for stop in choice.stops if stop in QUARTERS] or choice.stops[-1:]
+def _settings(choice: Choice) -> list[Setting]:
     which = st.segmented_control(
-        "Budgets", ["a few", "all measured"], default="a few", required=True, key="which",
+        "Budgets", ["a few", ALL], default="a few", required=True, key="which",
         help="Dense and the ceiling, which is the model with no attention at all, are always measured too.",
     )  # fmt: skip
-    if which == "all measured":
-        return choice.stops
-    return sorted({*default, choice.budget})
+    if which == ALL:
+        return choice.settings
+    few = [setting for setting in choice.settings if setting.budget in QUARTERS and setting.ffn_budget == 1]
+    few += [Setting(stop, choice.setting.ffn_budget) for stop in choice.stops if stop in QUARTERS]
+    return sorted({*few, choice.setting})
 
 
-def result(choice: Choice, asked: LatencySettings, budgets: list[float]) -> None:
+def measure_all() -> None:
+    """Turn the page to all settings that a checkpoint serves; for the callback of a button."""
+    st.session_state["which"] = ALL
+
+
+def result(choice: Choice, asked: Asked, target_ms: float | None) -> None:
     """Show what was measured with these settings, or else what is stored, and say which of them it is."""
-    live = state.known_latency(choice, asked, budgets)
+    live = state.known_latency(choice, asked.on, asked.settings)
     latency = live or choice.report.latency
     when = "Measured live on this machine" if live else "Stored with the checkpoint when it was made"
     st.markdown(f"**{when}**, {latency.date}: {plain(taken_on(latency))}.")
@@ -63,24 +82,40 @@ def result(choice: Choice, asked: LatencySettings, budgets: list[float]) -> None
     frame["verdict"] = [gain(latency, row) for row in latency.rows]
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("Accuracy against latency")
-        alt = "Accuracy against measured latency, one point per budget, with dense and no attention"
-        layout.chart(charts.accuracy_latency(frame, choice.budget), frame, "accuracy_latency", alt)
+        _frontier(choice, frame, target_ms if live else None)
     with right:
-        st.subheader("Speed-up, measured and predicted")
-        alt = "Measured speed-up and the one predicted by FLOPs against budget, with the ceiling"
-        layout.chart(charts.speedup_chart(frame, choice.budget), frame, "speedup", alt)
-        st.caption(
-            "What is missing to the prediction is work that FLOPs leave out: normalisation, softmax, look-ups and the "
-            "calls themselves, which cost the same with fewer heads."
-        )
+        _speedup(choice, frame)
     _lost(latency)
     with st.container(key="latency_table"):
         st.dataframe(frame, hide_index=True, column_config=_columns())
 
 
+def _frontier(choice: Choice, frame: pd.DataFrame, target_ms: float | None) -> None:
+    st.subheader(
+        "Accuracy against latency",
+        help="A point per setting, on the test texts. The line joins those that no other setting beats: none is at "
+        "least as fast and as accurate, and better in one of the two.",
+    )
+    alt = "Accuracy against measured latency, one point per setting, the unbeaten ones joined"
+    layout.chart(charts.frontier(frame, choice.setting, target_ms), frame, "accuracy_latency", alt)
+    st.caption(
+        "Bars: 95 % interval of the accuracy, interquartile range of the time. Settings whose bars overlap may trade "
+        "places in another run."
+    )
+
+
+def _speedup(choice: Choice, frame: pd.DataFrame) -> None:
+    st.subheader("Speed-up, measured and predicted")
+    alt = "Measured speed-up and the one predicted by FLOPs against encoder cost, with the ceiling"
+    layout.chart(charts.speedup_chart(frame, choice.setting), frame, "speedup", alt)
+    st.caption(
+        "What is missing to the prediction is work that FLOPs leave out: normalisation, softmax, look-ups and the "
+        "calls themselves, which cost the same with fewer heads."
+    )
+
+
 def _lost(latency: Latency) -> None:
-    none = [f"{row.budget:g}" for row in latency.rows if row.heads and gain(latency, row) == "no measurable gain"]
+    none = [str(row.setting) for row in latency.rows if row.heads and gain(latency, row) == "no measurable gain"]
     if none:
         st.info(f"No measurable gain at budget {', '.join(none)}: the speed-up is within the noise of this run.")
 
@@ -90,7 +125,10 @@ def _columns() -> dict[str, Any]:
     return {
         "name": "model",
         "budget": number("budget asked", format="%.2f"),
+        "ffn_budget": number("FFN budget asked", format="%.2f"),
         "heads": number("heads kept"),
+        "blocks": number("blocks kept"),
+        "encoder_cost": number("encoder cost", format="%.3f", help="Share of the dense encoder's FLOPs at 64 tokens."),
         "median_ms": number("median, ms", format="%.3f"),
         "iqr_ms": number("IQR, ms", format="%.3f", help="Interquartile range over the rounds."),
         "speedup": number("speed-up, times", format="%.2f"),
@@ -98,11 +136,12 @@ def _columns() -> dict[str, Any]:
         "accuracy": number("accuracy", format="%.3f"),
         "low": number("95 % low", format="%.3f"),
         "high": number("95 % high", format="%.3f"),
+        "unbeaten": st.column_config.CheckboxColumn("unbeaten", help="No other setting is as fast and as accurate."),
         "verdict": "verdict",
     }
 
 
-def measure(choice: Choice, asked: LatencySettings, budgets: list[float], place: DeltaGenerator) -> None:
+def measure(choice: Choice, asked: Asked, place: DeltaGenerator) -> None:
     """Measure with progress, then draw the page anew; any click, such as on Stop, ends it."""
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Warming up…")
@@ -114,5 +153,5 @@ def measure(choice: Choice, asked: LatencySettings, budgets: list[float], place:
     def waiting() -> None:
         bar.progress(0.0, "Another measurement is running on this machine; this one follows when it has ended…")
 
-    state.live_latency(choice, asked, budgets, progress, waiting)
+    state.live_latency(choice, asked.on, asked.settings, progress, waiting)
     st.rerun()

@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,13 +11,13 @@ import streamlit as st
 import torch
 from filelock import FileLock, Timeout
 
-from bba.checkpoints import load
 from bba.data import synthetic
 from bba.errors import BBAError, CheckpointError
 from bba.measure import latency as measuring
 from bba.measure.latency import LatencySettings, measure_latency
 from bba.measure.metrics import wilson
-from bba.measure.report import Latency, Report
+from bba.measure.report import BudgetRow, Latency, Report
+from bba.model import Setting
 from bba.model.inference import logits_of
 from bba.predict import BudgetedClassifier
 
@@ -25,18 +25,22 @@ FAVOURITE = "agnews-word"
 """The checkpoint that is shown first, if it is there."""
 FRESH = 2_000
 """Fresh examples of the teaching task on which accuracy is measured live."""
+DEFAULT = 0.5
+"""The head budget that is shown first."""
 MAX_MEASURED = 512
+MAX_LOADED = 6
+"""Checkpoints in memory at a time; the largest that the project ships takes some 100 MB."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A checkpoint and a budget."""
+    """A checkpoint and a setting of its dials."""
 
     folder: Path
     stamp: int
     """See `stamp_of`: a checkpoint that was trained again is another one."""
     classifier: BudgetedClassifier
-    budget: float
+    setting: Setting
 
     @property
     def report(self) -> Report:
@@ -44,9 +48,23 @@ class Choice:
         return _report(self.classifier, self.folder)
 
     @property
+    def row(self) -> BudgetRow:
+        """The test row of the setting."""
+        return self.report.row(*self.setting)
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The settings that were measured and that the checkpoint still serves, ascending."""
+        return served(self.classifier, self.report)
+
+    @property
     def stops(self) -> list[float]:
-        """The budgets that were measured and that the checkpoint still serves, ascending."""
-        return stops(self.classifier, self.report)
+        """The head budgets among them at the setting's FFN budget, ascending."""
+        return [setting.budget for setting in self.settings if setting.ffn_budget == self.setting.ffn_budget]
+
+    def at(self, setting: Setting) -> "Choice":
+        """Return the same checkpoint at another setting."""
+        return replace(self, setting=setting)
 
 
 def checkpoints_root() -> Path:
@@ -68,10 +86,11 @@ def stamp_of(folder: Path) -> int:
     return hash(tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)))
 
 
-def stops(classifier: BudgetedClassifier, report: Report) -> list[float]:
-    """Return the measured budgets that a classifier serves, ascending."""
-    kept = classifier.checkpoint.model.config.num_kept_heads
-    return sorted(row.budget for row in report.test if row.heads <= kept and row.ffn_budget == 1)
+def served(classifier: BudgetedClassifier, report: Report) -> list[Setting]:
+    """Return the measured settings that a classifier serves, ascending."""
+    config = classifier.checkpoint.model.config
+    rows = (row for row in report.test if row.heads <= config.num_kept_heads and row.blocks <= config.num_kept_blocks)
+    return sorted(row.setting for row in rows)
 
 
 def _report(classifier: BudgetedClassifier, folder: Path) -> Report:
@@ -87,15 +106,15 @@ def _report(classifier: BudgetedClassifier, folder: Path) -> Report:
 def problem(folder: Path, stamp: int) -> str | None:
     """Return in a sentence why a checkpoint cannot be used, or None if it can."""
     try:
-        classifier = BudgetedClassifier(load(folder), folder.name)
-        if not stops(classifier, _report(classifier, folder)):
+        classifier = _classifier(folder, stamp)
+        if not served(classifier, _report(classifier, folder)):
             return f"{folder.name} was measured at no budget that it serves: measure it again."
     except BBAError as error:
         return str(error)
     return None
 
 
-@st.cache_resource(max_entries=4, show_spinner="Loading the model…")
+@st.cache_resource(max_entries=MAX_LOADED, show_spinner="Loading the model…")
 def _classifier(folder: Path, stamp: int) -> BudgetedClassifier:
     torch.set_num_threads(1)  # The models are small, and visitors share the processor.
     classifier = BudgetedClassifier.from_pretrained(folder)
@@ -103,39 +122,42 @@ def _classifier(folder: Path, stamp: int) -> BudgetedClassifier:
     return classifier
 
 
-def choose(folder: Path, budget: float | None = None) -> Choice:
-    """Return a choice; without a budget, or with one that the checkpoint does not serve, the one nearest below 0.5.
+def choose(folder: Path) -> Choice:
+    """Return a checkpoint at its default: only attention is cut, to half the heads or the measured budget below.
 
     Raises:
         CheckpointError: the checkpoint cannot be used.
     """
     stamp = stamp_of(folder)
     classifier = _classifier(folder, stamp)
-    served = stops(classifier, _report(classifier, folder))
-    if budget not in served:
-        budget = max((stop for stop in served if stop <= 0.5), default=served[0])
-    return Choice(folder, stamp, classifier, budget)
+    settings = served(classifier, _report(classifier, folder))
+    most = max(setting.ffn_budget for setting in settings)
+    budgets = [setting.budget for setting in settings if setting.ffn_budget == most]
+    return Choice(folder, stamp, classifier, Setting(nearest(DEFAULT, budgets), most))
 
 
-def chosen() -> Choice:
-    """Return what the sidebar's checkpoint and the slider's budget choose."""
-    return choose(checkpoints_root() / st.session_state["checkpoint"], st.session_state["budget"])
+def nearest(wanted: float, stops: Sequence[float]) -> float:
+    """Return the largest stop that is no more than what is wanted, or else the smallest there is."""
+    return max((stop for stop in stops if stop <= wanted), default=min(stops))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _answers(_choice: Choice, folder: Path, stamp: int, text: str) -> pd.DataFrame:
+def _answers(_choice: Choice, folder: Path, stamp: int, ffn_budget: float, text: str) -> pd.DataFrame:
     classifier = _choice.classifier
     ids = classifier.encode([text])[0].ids
     rows = []
     for stop in _choice.stops:
-        shares = logits_of(classifier.at(stop), [ids]).softmax(dim=-1)[0].tolist()
+        shares = logits_of(classifier.at(stop, ffn_budget), [ids]).softmax(dim=-1)[0].tolist()
         rows += [(stop, label, share) for label, share in zip(classifier.labels, shares, strict=True)]
     return pd.DataFrame(rows, columns=["budget", "label", "probability"])
 
 
 def answers(choice: Choice, text: str) -> pd.DataFrame:
-    """Return the probability of each label at every measured budget: columns budget, label, probability."""
-    return _answers(choice, choice.folder, choice.stamp, text)
+    """Return the probability of each label at every measured head budget, the FFN budget being the choice's.
+
+    Its columns are budget, label, probability.
+    """
+    return _answers(choice, choice.folder, choice.stamp, choice.setting.ffn_budget, text)
 
 
 @st.cache_resource(show_spinner=False)
@@ -150,28 +172,28 @@ def _remember(key: tuple[object, ...], value: object) -> None:
         measured.pop(next(iter(measured)))
 
 
-def _latency_key(choice: Choice, settings: LatencySettings, budgets: Sequence[float]) -> tuple[object, ...]:
-    return ("latency", choice.folder, choice.stamp, settings, tuple(budgets))
+def _latency_key(choice: Choice, settings: LatencySettings, asked: Sequence[Setting]) -> tuple[object, ...]:
+    return ("latency", choice.folder, choice.stamp, settings, tuple(asked))
 
 
-def known_latency(choice: Choice, settings: LatencySettings, budgets: Sequence[float]) -> Latency | None:
+def known_latency(choice: Choice, settings: LatencySettings, asked: Sequence[Setting]) -> Latency | None:
     """Return what was measured since the server started, for any visitor; None if it was not."""
-    return _measured().get(_latency_key(choice, settings, budgets))  # type: ignore[return-value]
+    return _measured().get(_latency_key(choice, settings, asked))  # type: ignore[return-value]
 
 
 def live_latency(
     choice: Choice,
     settings: LatencySettings,
-    budgets: Sequence[float],
+    asked: Sequence[Setting],
     progress: Callable[[float], None],
     waiting: Callable[[], None],
 ) -> Latency:
     """Measure latency here and now, and remember it.
 
     Args:
-        choice: the checkpoint; its own budget does not count.
+        choice: the checkpoint; its own setting does not count.
         settings: on what to measure.
-        budgets: the budgets to measure beside dense and the ceiling.
+        asked: what to measure beside dense and the ceiling.
         progress: hears the share that is done.
         waiting: called again and again while another measurement has to end first.
 
@@ -179,8 +201,8 @@ def live_latency(
         MeasureError: see `measure_latency`.
     """
     model = choice.classifier.checkpoint.model
-    latency = measure_latency(model, budgets, settings, progress, lambda: _wait(waiting))
-    _remember(_latency_key(choice, settings, budgets), latency)
+    latency = measure_latency(model, asked, settings, progress, lambda: _wait(waiting))
+    _remember(_latency_key(choice, settings, asked), latency)
     return latency
 
 
@@ -205,10 +227,10 @@ def _fresh_examples(_choice: Choice, folder: Path, stamp: int) -> tuple[list[lis
 
 def fresh_accuracy(choice: Choice, progress: Callable[[float], None]) -> tuple[float, float, float]:
     """Return accuracy and its interval on fresh examples of the teaching task, measured once for each choice."""
-    key = ("accuracy", choice.folder, choice.stamp, choice.budget)
+    key = ("accuracy", choice.folder, choice.stamp, choice.setting)
     if key not in _measured():
         rows, labels = _fresh_examples(choice, choice.folder, choice.stamp)
-        correct, model = 0, choice.classifier.at(choice.budget)
+        correct, model = 0, choice.classifier.at(*choice.setting)
         for start in range(0, FRESH, 200):
             progress(start / FRESH)
             part = slice(start, start + 200)

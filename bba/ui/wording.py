@@ -3,7 +3,8 @@
 import math
 import re
 
-from bba.measure.report import Latency, LatencyRow, Report
+from bba.measure.report import BudgetRow, Latency, LatencyRow, Report
+from bba.model import BBAConfig, Setting
 from bba.predict import MANY_UNKNOWN, Prediction
 
 
@@ -46,14 +47,33 @@ def notices(text: str, prediction: Prediction) -> list[str]:
     return found
 
 
-def noise(latency: Latency, row: LatencyRow) -> float:
-    """Return half the width of an approximate 95 % interval of a row's speed-up.
+def kept(row: BudgetRow) -> str:
+    """Return how many heads, and feed-forward blocks where they are counted, a setting keeps."""
+    heads = "1 head" if row.heads == 1 else f"{row.heads} heads"
+    return f"{heads}, {row.blocks} blocks" if row.blocks else heads
 
-    From the interquartile ranges of the row and of dense: the standard error of a median over n rounds is about
-    0.93 · IQR / √n for normal errors, and relative errors of a ratio add in squares.
+
+def kept_of_all(row: BudgetRow, config: BBAConfig) -> str:
+    """Return what was asked and what is kept of the dense model, in few letters."""
+    if row.blocks:
+        return f"{row.heads}/{config.num_dense_heads} heads, {row.blocks}/{config.num_dense_blocks} blocks"
+    return f"asked {row.setting}: {row.heads} of {config.num_dense_heads} heads"
+
+
+def noise(latency: Latency, row: LatencyRow, base: LatencyRow | None = None) -> float:
+    """Return half the width of an approximate 95 % interval of how many times as fast as a base a row is.
+
+    From the interquartile ranges of both: the standard error of a median over n rounds is about 0.93 · IQR / √n for
+    normal errors, and relative errors of a ratio add in squares.
+
+    Args:
+        latency: the measurement.
+        row: one of its rows.
+        base: another one; None for dense.
     """
-    spread = math.hypot(*(each.iqr_ms / each.median_ms for each in (latency.rows[0], row)))
-    return 1.96 * 0.93 * spread / math.sqrt(latency.rounds) * row.speedup
+    base = base or latency.rows[0]
+    spread = math.hypot(*(each.iqr_ms / each.median_ms for each in (base, row)))
+    return 1.96 * 0.93 * spread / math.sqrt(latency.rounds) * base.median_ms / row.median_ms
 
 
 def gain(latency: Latency, row: LatencyRow) -> str:
@@ -65,9 +85,30 @@ def gain(latency: Latency, row: LatencyRow) -> str:
     return "faster" if row.speedup > 1 else "slower"
 
 
-def row_at(latency: Latency, budget: float) -> LatencyRow | None:
-    """Return the row of a budget, dense for 1, or None if it was not measured."""
-    return next((row for row in latency.rows if row.budget == budget), None)
+def row_at(latency: Latency, setting: Setting) -> LatencyRow:
+    """Return the row of a setting; dense for one that was not measured apart, as it leaves the model as it is."""
+    return next((row for row in latency.rows if row.setting == setting), latency.rows[0])
+
+
+def accuracies(one: BudgetRow, other: BudgetRow, tests: str) -> str:
+    """Return in words what the intervals of A and B allow to say about which is more accurate."""
+    both = f"Both were tested on the same {tests}."
+    if (one.heads, one.blocks) == (other.heads, other.blocks):
+        return "A and B keep the same heads and blocks: they are the same model."
+    if one.accuracy_low <= other.accuracy_high and other.accuracy_low <= one.accuracy_high:
+        return f"{both} Their 95 % intervals overlap: from these figures neither can be called the more accurate one."
+    better = "A" if one.accuracy > other.accuracy else "B"
+    return f"{both} Their 95 % intervals do not overlap: **{better}** is the more accurate one."
+
+
+def times(latency: Latency, one: Setting, other: Setting) -> str:
+    """Return in words how the latencies of A and B, measured in turn in one run, compare."""
+    first, second = row_at(latency, one), row_at(latency, other)
+    ratio = first.median_ms / second.median_ms
+    if abs(ratio - 1) <= noise(latency, second, first):
+        return "No difference in latency can be measured between them."
+    faster, slower = ("B", "A") if ratio > 1 else ("A", "B")
+    return f"**{faster}** is {max(ratio, 1 / ratio):.2f} times as fast as {slower}."
 
 
 def taken_on(latency: Latency) -> str:
@@ -90,5 +131,6 @@ def origin(report: Report) -> str:
     classes = f"{len(report.labels)} classes"
     sentence = f"Trained on {count(report.counts['train'])} texts of the task {report.task}, {classes}."
     if report.parent:
-        sentence += f" Cut from {report.parent['name']} at budget {report.parent['budget']}; what was cut is gone."
+        cut = Setting(report.parent["budget"], report.parent.get("ffn_budget", 1.0))
+        sentence += f" Cut from {report.parent['name']} at budget {cut}; what was cut is gone."
     return sentence

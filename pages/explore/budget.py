@@ -2,16 +2,20 @@
 
 import streamlit as st
 
-from bba.ui import budget, layout, state
+from bba.ui import budget, compare, layout
 
-choice = state.chosen()
-slots = budget.figures(choice)
-left, right = st.columns([3, 2], gap="large")
-with left:
-    st.subheader("Which heads are open")
-    budget.head_map(choice)
-with right:
-    st.subheader("Try it")
-    layout.answer(choice, layout.text_box(choice, "budget"))
-budget.accuracy_line(choice)
-budget.live_figures(choice, slots)
+choice = layout.chosen()
+other = compare.second(choice)
+if other is not None:
+    compare.page(choice, other)
+else:
+    slots = budget.figures(choice, budget.known([choice]))
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.subheader("Which heads are open")
+        budget.unit_map(choice)
+    with right:
+        st.subheader("Try it")
+        layout.answer(choice, layout.text_box(choice, "budget"))
+    budget.accuracy_line(choice)
+    budget.live_figures([choice], [slots])

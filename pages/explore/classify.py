@@ -1,10 +1,10 @@
-"""Type or paste a text: its label at the budget, and at every other one."""
+"""Type or paste a text: its label at the budget, and at every other one, and what a head looks at."""
 
 import streamlit as st
 
-from bba.ui import classify, layout, state
+from bba.ui import attending, classify, layout
 
-choice = state.chosen()
+choice = layout.chosen()
 left, right = st.columns([1, 1], gap="large")
 with left:
     st.subheader("Classify a text")
@@ -14,4 +14,5 @@ with left:
 with right:
     st.subheader("Answer at this budget")
     layout.answer(choice, text)
+attending.attention(choice, text)
 classify.across_budgets(choice, text)
