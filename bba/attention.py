@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bba.errors import BudgetError
 from bba.model import Setting
-from bba.predict import BudgetedClassifier
+from bba.predict import BudgetedClassifier, readable
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def head_attention(classifier: BudgetedClassifier, text: str, setting: Setting, 
 def _read(classifier: BudgetedClassifier, text: str, ids: Sequence[int]) -> tuple[list[str], list[int]]:
     """Return the tokens as the text has them, and the word each belongs to."""
     tokenizer = classifier.checkpoint.tokenizer
-    text = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")  # As it was encoded.
+    text = readable(text)  # As it was encoded.
     encoded = tokenizer(text, return_offsets_mapping=True, verbose=False)
     # A text that is too long loses tokens before the last one, which the model always reads.
     places = [*range(len(ids) - 1), len(encoded["input_ids"]) - 1]

@@ -64,12 +64,16 @@ class Prediction:
         return self.probabilities[self.label]
 
 
+def readable(text: str) -> str:
+    """Return text without NUL, and with "?" for half a surrogate pair, which no tokenizer can read."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[Encoded]:
     """Return the token ids of texts; what is beyond `max_length` tokens is cut off, the final [SEP] kept."""
     if not texts:
         return []
-    # NUL is nothing; half a surrogate pair, which Python can hold but no tokenizer can read, becomes "?".
-    texts = [text.replace("\0", "").encode("utf-8", "replace").decode("utf-8") for text in texts]
+    texts = [readable(text) for text in texts]
     encoded = []
     for ids in tokenizer(texts, return_attention_mask=False, return_token_type_ids=False, verbose=False)["input_ids"]:
         read = ids if len(ids) <= max_length else [*ids[: max_length - 1], ids[-1]]

@@ -168,8 +168,10 @@ def distill(
         distillation: shape of the encoder, BERT-Mini's unless another is given, and how it is trained.
     """
     from bba import checkpoints
+    from bba.data.corpus import read_corpus
     from bba.model.backbones import load_pretrained
-    from bba.training.distillation import distill_encoder, encoder_card, read_corpus, write_encoder
+    from bba.training.distillation import distill_encoder
+    from bba.training.encoder_card import encoder_card, write_encoder
     from bba.training.runs import open_run, work_folder
 
     distillation = distillation or DistillSettings()

@@ -7,7 +7,8 @@ from test_backbones import WORDS, make_folder
 from transformers import AutoTokenizer, BertConfig, BertModel, DistilBertConfig, RobertaConfig, TrainerCallback
 
 from bba import recipes
-from bba.data import sources
+from bba.data import corpus, sources
+from bba.data.corpus import read_corpus
 from bba.data.texts import Split, TextData
 from bba.errors import CheckpointError, DataError, TrainingError
 from bba.model.backbones import from_pretrained, load_pretrained
@@ -19,7 +20,6 @@ from bba.training.distillation import (
     layer_pairs,
     make_student,
     principal_axes,
-    read_corpus,
     relation_loss,
     unexplained,
 )
@@ -177,11 +177,11 @@ def test_only_training_texts_of_the_tasks_are_used(monkeypatch):
         splits = {name: Split([f"{task} {name} {n}" for n in range(4)], [0, 1, 0, 1]) for name in PARTS}
         return TextData(task, ("a", "b"), **splits, source="here", licence="Free.")
 
-    monkeypatch.setattr(distillation, "load_task", load)
-    corpus = read_corpus(None, None, seed=7)
+    monkeypatch.setattr(corpus, "load_task", load)
+    read = read_corpus(None, None, seed=7)
     assert asked == [("agnews", None, 7), ("dbpedia14", None, 7)]
-    assert sorted(corpus.train) == sorted(f"{task} train {n}" for task in sources.TASKS for n in range(4))
-    assert sorted(corpus.held_out) == sorted(f"{task} validation {n}" for task in sources.TASKS for n in range(4))
+    assert sorted(read.train) == sorted(f"{task} train {n}" for task in sources.TASKS for n in range(4))
+    assert sorted(read.held_out) == sorted(f"{task} validation {n}" for task in sources.TASKS for n in range(4))
 
 
 PARTS = ("train", "validation", "test")

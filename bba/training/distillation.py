@@ -13,14 +13,10 @@ from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import BertConfig, BertModel, PreTrainedModel, PrinterCallback, Trainer, TrainingArguments, set_seed
 
-from bba.data.sources import TASKS, load_task
-from bba.data.tables import read_table
-from bba.data.texts import Split, deal
-from bba.errors import DataError, TrainingError
-from bba.measure.latency import cpu_name
+from bba.data.corpus import Corpus
+from bba.errors import TrainingError
 from bba.model.backbones import EMBEDDINGS, FAMILIES, QKV, Family, Pretrained
 from bba.model.inference import batches_by_length, pad
-from bba.model.quiet import quiet
 from bba.settings import DistillSettings
 from bba.training.stages import disk_errors_explained, last_state
 from bba.training.trainer import Clock, LengthGrouped, ProgressBar
@@ -28,73 +24,7 @@ from bba.training.trainer import Clock, LengthGrouped, ProgressBar
 logger = logging.getLogger(__name__)
 
 STAGE = "distillation"
-TEACHERS = {"minilm": ("all-MiniLM-L6-v2", "Apache-2.0")}
-"""Full name and licence of the teachers that have a short name."""
-HELD_OUT_SHARE = 0.05
-"""Share of a person's own texts that is held out."""
-HELD_OUT_TEXTS = 500
-"""Most held-out texts of one source that the loss is measured on."""
 _TABLES = ("tokens.weight", "positions.weight", "segments.weight")
-
-
-# Texts
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Texts without labels."""
-
-    train: list[str]
-    held_out: list[str]
-    """Never trained on: the loss is measured on them."""
-    sources: tuple[str, ...]
-    """A sentence for each source: what and how many texts, under which licence."""
-
-    def digest(self) -> str:
-        """Return a hash of the training texts."""
-        return Split(self.train, [0] * len(self.train)).digest()
-
-
-def read_corpus(texts: Path | None, data: Path | None, seed: int) -> Corpus:
-    """Return the texts of a person's own file or, without one, the training texts of all named tasks.
-
-    Args:
-        texts: a CSV, TSV, JSONL or Parquet file with a column of texts.
-        data: folder of the tasks' data, as for `load_task`.
-        seed: decides what is held out. Of the tasks these are the validation texts that training with the same seed
-            makes its choices on, so that they stay unseen; test texts are never used.
-
-    Raises:
-        DataError: the texts are not to be had.
-    """
-    if texts is not None:
-        return _own_corpus(texts, seed)
-    train, held_out, sources = [], [], []
-    for name in TASKS:
-        task = load_task(name, data, seed=seed)
-        for problem in task.problems:
-            logger.warning(problem)
-        train += task.train.texts
-        held_out += task.validation.subset(HELD_OUT_TEXTS, seed).texts
-        sources.append(
-            f"The {len(task.train):,} training texts of `{name}` ({task.source}), without their labels. {task.licence}"
-        )
-    return Corpus(train, held_out, tuple(sources))
-
-
-def _own_corpus(path: Path, seed: int) -> Corpus:
-    table = read_table(path, need_labels=False)
-    for problem in table.problems:
-        logger.warning(problem)
-    texts = table.frame["text"].tolist()
-    if len(texts) < 2:
-        raise DataError(f"{path} has a single text: give at least two, as some are held out; better many thousands.")
-    held_out, train = deal([0] * len(texts), (HELD_OUT_SHARE,), seed)
-    return Corpus(
-        [texts[row] for row in train],
-        [texts[row] for row in held_out[:HELD_OUT_TEXTS]],
-        (f"{len(train):,} texts of the file {path.name}, whose licence its owner knows.",),
-    )
 
 
 # Losses
@@ -436,95 +366,3 @@ def held_out_losses(model: Distillation, rows: Sequence[Sequence[int]], batch_si
         for name, loss in model(**{key: tensor.to(device) for key, tensor in batch.items()}).items():
             totals[name] = totals.get(name, 0.0) + float(loss) * len(numbers) / len(rows)
     return totals
-
-
-def write_encoder(folder: Path, distilled: Distilled, teacher: Pretrained, card: str) -> None:
-    """Write a student as an ordinary BERT folder: half precision on disk, float32 in use; and its model card."""
-    student = distilled.student
-    with quiet():
-        student.save_pretrained(folder, state_dict={name: w.half() for name, w in student.state_dict().items()})
-        teacher.tokenizer.save_pretrained(folder)
-    (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def encoder_card(teacher_name: str, distilled: Distilled, corpus: Corpus, settings: DistillSettings) -> str:
-    """Return the model card of a student, as Markdown.
-
-    Args:
-        teacher_name: as it was asked for.
-        distilled: the student and its losses.
-        corpus: the texts it was trained on.
-        settings: of the run.
-    """
-    full_name, licence = TEACHERS.get(teacher_name, (teacher_name, ""))
-    terms = f"It is licensed under {licence}." if licence else "Its own card names its licence."
-    sources = "\n".join(f"- {source}" for source in corpus.sources)
-    return f"""---
-library_name: transformers
----
-
-# {_title(distilled.student.config)}, distilled here from {full_name}
-
-{_shape(distilled.student)}
-
-These are not the weights that Google published as BERT-Mini: this package trained them to imitate the teacher. It is an
-encoder to fine-tune, without a pooler; give this folder as `--backbone`, or load it with transformers' `AutoModel`.
-
-## Teacher
-
-{full_name}. {terms} Its tokenizer is used as it is; the embeddings started as a projection of its embeddings.
-
-## Data
-
-{sources}
-
-No labels and no test texts were used. The losses below are those of {len(corpus.held_out):,} texts that seed
-{settings.seed} held out.
-
-## Recipe
-
-{_recipe(distilled, len(corpus.train), settings)}
-
-The loss is the sum of: the share of variance that a linear map of the student's hidden states leaves unexplained of the
-teacher's, after the embeddings, the middle and the last layer; and how far the last layer's self-attention relations
-(queries, keys and values, {settings.relation_heads} relation heads) diverge, as in MiniLMv2 (arXiv 2012.15828).
-
-| loss on held-out texts | before | after |
-|---|---|---|
-{_losses(distilled)}
-
-## Limits
-
-Trained on little text of few kinds. On texts of another kind, or in another language, expect less of it than of an
-encoder that was trained on more.
-"""
-
-
-def _title(config: BertConfig) -> str:
-    shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size)
-    return "BERT-Mini shape" if shape == (4, 256, 4, 1024) else "A small BERT"
-
-
-def _shape(student: BertModel) -> str:
-    config = student.config
-    return (
-        f"{config.num_hidden_layers} layers, {config.hidden_size} wide, {config.num_attention_heads} heads, "
-        f"{config.intermediate_size} feed-forward neurons, {config.vocab_size:,} tokens, "
-        f"{config.max_position_embeddings} positions: {student.num_parameters():,} parameters."
-    )
-
-
-def _recipe(distilled: Distilled, texts: int, settings: DistillSettings) -> str:
-    return (
-        f"{settings.epochs:g} epochs of {texts:,} texts, cut at {settings.max_length} tokens; batches of "
-        f"{settings.batch_size}; AdamW, learning rate {settings.learning_rate:g}; seed {settings.seed}; "
-        f"{distilled.seconds / 60:.1f} minutes on {cpu_name()} with at most {torch.get_num_threads()} threads."
-    )
-
-
-def _losses(distilled: Distilled) -> str:
-    names = {"loss": "sum", "layer_0": "embeddings", "relations": "self-attention relations"}
-    return "\n".join(
-        f"| {names.get(name, name.replace('_', ' '))} | {before:.4f} | {distilled.after[name]:.4f} |"
-        for name, before in distilled.before.items()
-    )
