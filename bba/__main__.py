@@ -25,6 +25,7 @@ COMMANDS: dict[str, Callable[..., Result]] = {
     "predict": recipes.predict,
     "prune": recipes.prune,
     "bench": recipes.bench,
+    "compare": recipes.compare,
     "list": recipes.list_checkpoints,
 }
 
@@ -87,7 +88,7 @@ def make_parser(given: Sequence[str] = ()) -> ArgumentParser:
         if "text" in parameters:  # Of a bare string; as one that may be None, "#1 hit" and "null" are read as nothing.
             command.add_argument("--text", type=str, help="a text to classify")
         command.add_function_arguments(function, as_group=False, skip={"checkpoint", "resume", "text"})
-        if name == "train":
+        if name in ("train", "compare"):
             command.set_defaults(_train_defaults(given))
         commands.add_subcommand(name, command, help=summary)
     return parser

@@ -162,7 +162,7 @@ def usual_settings(task: str, backbone: str) -> tuple[ModelSettings, TrainSettin
         training = TrainSettings(
             dense=StageSettings(1, 1e-4),
             soft=StageSettings(0.15, 1e-4),
-            hard=StageSettings(1.5, 1e-4),
+            hard=StageSettings(3, 1e-4),
             ffn=True,
             batch_size=32,
             freeze_embeddings=True,

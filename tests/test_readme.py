@@ -9,6 +9,7 @@ import pytest
 from bba.__main__ import _with_underscores, make_parser
 from bba.checkpoints import checkpoint_folders, read_report
 from bba.measure.card import model_card
+from bba.model import Setting
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,8 +30,8 @@ def test_figures_are_those_of_the_reports():
     assert {name for name, *_ in ROWS} == {folder.name for folder in SHIPPED}
     for name, budget, heads, of, accuracy, speedup, predicted in ROWS:
         report = read_report(ROOT / "checkpoints" / name)
-        row = report.row(float(budget))
-        timed = next(timed for timed in report.latency.rows if timed.heads == row.heads)
+        row = report.row(*Setting.parse(budget))
+        timed = next(one for one in report.latency.rows if (one.heads, one.blocks) == (row.heads, row.blocks))
         assert (int(heads), int(of)) == (row.heads, max(row.heads for row in report.test))
         assert accuracy == f"{100 * row.accuracy:.2f}"
         assert (speedup, predicted) == (f"{timed.speedup:.2f}", f"{timed.predicted_speedup:.2f}")

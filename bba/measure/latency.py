@@ -60,7 +60,7 @@ def cpu_name() -> str:
 
 
 @contextmanager
-def _alone(waiting: Callable[[], None]) -> Iterator[None]:
+def alone(waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the one place where measuring is allowed; if it is taken, say so and wait."""
     lock = FileLock(LOCK)
     try:
@@ -104,6 +104,14 @@ def time_in_turn(
     return times
 
 
+def interquartile_range(times: np.ndarray) -> float:
+    """Return the distance between the quartiles of the times of several rounds; 0 for one round."""
+    if len(times) < 2:
+        return 0.0
+    quarter, _, three_quarters = statistics.quantiles(times, n=4)
+    return float(three_quarters - quarter)
+
+
 def measure_latency(
     model: BBAForSequenceClassification,
     asked: Sequence[Setting],
@@ -133,7 +141,7 @@ def measure_latency(
     plans = {setting: plan_at(model, *setting) for setting in asked if setting not in (whole, (1.0, 1.0))}
     plans[Setting(0.0, whole.ffn_budget)] = without_attention(model.config)
     models = [model, *(prune(model, plan, share=True).eval() for plan in plans.values())]
-    with _alone(waiting):
+    with alone(waiting):
         times = time_in_turn(models, settings, progress)
     return Latency(
         cpu=cpu_name(),
@@ -158,14 +166,13 @@ def _row(
     dense_times: np.ndarray,
     times: np.ndarray,
 ) -> LatencyRow:
-    quarter, _, three_quarters = statistics.quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3
     return LatencyRow(
         budget=setting.budget,
         ffn_budget=setting.ffn_budget,
         heads=pruned.config.num_kept_heads,
         blocks=pruned.config.num_kept_blocks,
         median_ms=float(np.median(times)),
-        iqr_ms=float(three_quarters - quarter),
+        iqr_ms=interquartile_range(times),
         speedup=float(np.median(dense_times / times)),
         predicted_speedup=predicted_speedup(pruned.config, dense.config, length),
     )

@@ -46,17 +46,21 @@ def score(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], la
         rows: token ids of each text.
         labels: true class of each text.
     """
-    predicted = logits_of(model, rows).argmax(dim=-1).numpy()
+    return score_answers(model.config, logits_of(model, rows).argmax(dim=-1).numpy(), labels)
+
+
+def score_answers(config: BBAConfig, predicted: np.ndarray, labels: Sequence[int]) -> BudgetRow:
+    """Score the classes that a model of this configuration gave, shape (texts,); see `score`."""
     truth = np.asarray(labels)
-    classes = list(range(len(model.config.labels)))
+    classes = list(range(len(config.labels)))
     low, high = wilson(int((predicted == truth).sum()), len(truth))
     return BudgetRow(
-        budget=head_share(model.config),
-        ffn_budget=block_share(model.config),
-        heads=model.config.num_kept_heads,
-        blocks=model.config.num_kept_blocks,
-        cost=head_share(model.config),
-        encoder_cost=encoder_share(model.config),
+        budget=head_share(config),
+        ffn_budget=block_share(config),
+        heads=config.num_kept_heads,
+        blocks=config.num_kept_blocks,
+        cost=head_share(config),
+        encoder_cost=encoder_share(config),
         accuracy=float(accuracy_score(truth, predicted)),
         accuracy_low=low,
         accuracy_high=high,

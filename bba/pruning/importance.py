@@ -1,4 +1,4 @@
-"""Scoring: how much each head and each neuron matters to a trained model."""
+"""Scoring: how much each head and each neuron matters to a trained model, and the order that follows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,10 +7,11 @@ from torch import Tensor
 
 from bba.model import BBAForSequenceClassification
 
+Scores = tuple[list[Tensor], list[Tensor]]
+"""For each layer the scores of its heads, shape (n,), and of its neurons, shape (F,): the greater, the longer kept."""
 
-def importance(
-    model: BBAForSequenceClassification, batches: Iterable[dict[str, Tensor]]
-) -> tuple[list[Tensor], list[Tensor]]:
+
+def importance(model: BBAForSequenceClassification, batches: Iterable[dict[str, Tensor]]) -> Scores:
     """Return the importance of every head and of every feed-forward neuron: the mean absolute gradient of its gate.
 
     Michel et al. 2019 (arXiv 1905.10650), eq. 2: the expectation over texts of |d loss(x) / d gate|, taken text by
@@ -19,9 +20,6 @@ def importance(
     Args:
         model: the trained dense model.
         batches: model inputs with labels; small batches, as gradients are taken for each text by itself.
-
-    Returns:
-        For each layer the importance of its heads, shape (n,), and of its neurons, shape (F,).
     """
     was_training = model.training
     model.eval()
@@ -40,6 +38,47 @@ def importance(
 
 def _by_layer(scores: Tensor, sizes: list[int]) -> list[Tensor]:
     return [layer / layer.norm().clamp_min(1e-12) for layer in scores.split(sizes)]
+
+
+@torch.no_grad()
+def magnitude(model: BBAForSequenceClassification) -> Scores:
+    """Return the l2 norm of all weights of every head and of every neuron: what can be said without any text."""
+    weights = model.state_dict()
+    heads, neurons = [], []
+    for layer, kept in enumerate(model.config.heads):
+        attention, ffn = f"encoder.layers.{layer}.attention", f"encoder.layers.{layer}.ffn"
+        into = weights[f"{attention}.qkv.weight"].view(3, len(kept), -1).square().sum(dim=(0, 2))
+        out = weights[f"{attention}.output.weight"].T.reshape(len(kept), -1).square().sum(dim=1)
+        heads.append((into + out).sqrt())
+        squares = (weights[f"{ffn}.input.weight"].square(), weights[f"{ffn}.output.weight"].square())
+        neurons.append((squares[0].sum(dim=1) + squares[1].sum(dim=0)).sqrt())
+    return heads, neurons
+
+
+def chance(model: BBAForSequenceClassification, seed: int) -> Scores:
+    """Return random scores in [0, 1), to compare others with."""
+    generator = torch.Generator().manual_seed(seed)
+    heads = [torch.rand(len(kept), generator=generator) for kept in model.config.heads]
+    return heads, [torch.rand(width, generator=generator) for width in model.config.ffn_widths]
+
+
+@torch.no_grad()
+def set_order(model: BBAForSequenceClassification, scores: Scores) -> None:
+    """Let a model's gates open heads and feed-forward blocks in the order of `scores`, in place.
+
+    Neurons are sorted first, as a block is made of neighbours; a block's score is the sum of theirs.
+    """
+    heads, neurons = scores
+    model.gates.scores.copy_(_quantiles(torch.cat(heads)))
+    if model.ffn_gates is not None:
+        blocks = [layer.view(-1, model.config.ffn_block).sum(dim=1) for layer in sort_neurons(model, neurons)]
+        model.ffn_gates.scores.copy_(_quantiles(torch.cat(blocks)))
+
+
+def _quantiles(scores: Tensor) -> Tensor:
+    """Return the normal quantiles of the ranks: of a spread of about one, whatever that of the scores."""
+    ranks = scores.argsort().argsort()
+    return torch.special.ndtri((ranks + 0.5) / len(ranks)).float()
 
 
 @torch.no_grad()

@@ -18,9 +18,9 @@ from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedToke
 
 from bba.data.texts import Split
 from bba.errors import TrainingError
-from bba.model import BBAForSequenceClassification
+from bba.model import BBAForSequenceClassification, Setting
 from bba.model.inference import logits_of, pad
-from bba.pruning.importance import importance, sort_neurons
+from bba.pruning.importance import importance, set_order
 from bba.settings import TrainSettings
 from bba.training.trainer import BudgetTrainer, Clock, Stage
 
@@ -44,24 +44,18 @@ def with_teacher(dataset: Dataset, teacher: BBAForSequenceClassification) -> Dat
     return dataset.add_column("teacher_logits", logits.tolist())
 
 
+def labelled_batches(dataset: Dataset, pad_token_id: int) -> list[dict[str, Tensor]]:
+    """Return the first texts of a dataset one by one, as `importance` reads them."""
+    rows = dataset.select(range(min(IMPORTANCE_TEXTS, len(dataset))))
+    return [
+        {"input_ids": pad([ids], pad_token_id)[0], "labels": torch.tensor([label])}
+        for ids, label in zip(rows["input_ids"], rows["labels"], strict=True)
+    ]
+
+
 def initialise_gates(model: BBAForSequenceClassification, validation: Dataset) -> None:
     """Put heads and feed-forward blocks in the order of their importance to the dense model, in place."""
-    rows = validation.select(range(min(IMPORTANCE_TEXTS, len(validation))))
-    batches = []
-    for ids, label in zip(rows["input_ids"], rows["labels"], strict=True):
-        tokens, _ = pad([ids], model.config.pad_token_id)
-        batches.append({"input_ids": tokens, "labels": torch.tensor([label])})
-    heads, neurons = importance(model, batches)
-    model.gates.scores.data.copy_(_quantiles(torch.cat(heads)))
-    if model.ffn_gates is not None:
-        blocks = [layer.view(-1, model.config.ffn_block).sum(dim=1) for layer in sort_neurons(model, neurons)]
-        model.ffn_gates.scores.data.copy_(_quantiles(torch.cat(blocks)))
-
-
-def _quantiles(importances: Tensor) -> Tensor:
-    """Return the normal quantiles of the ranks: scores of a spread of about one, whatever that of the importances."""
-    ranks = importances.argsort().argsort()
-    return torch.special.ndtri((ranks + 0.5) / len(ranks)).float()
+    set_order(model, importance(model, labelled_batches(validation, model.config.pad_token_id)))
 
 
 def last_state(folder: Path) -> Path | None:
@@ -135,6 +129,7 @@ def run_stage(
     data: tuple[Dataset, Dataset],
     settings: TrainSettings,
     folder: Path,
+    fixed: Setting | None = None,
 ) -> BBAForSequenceClassification:
     """Train one stage, from its last saved state if there is one; a finished stage is only loaded.
 
@@ -145,6 +140,7 @@ def run_stage(
         data: encoded training and validation texts.
         settings: of the whole run.
         folder: holds this stage's states, and `done` when it is over.
+        fixed: the setting of every step, for a specialist; without it one is drawn at each step.
     """
     done = folder / "done"
     if done.is_dir():
@@ -157,6 +153,7 @@ def run_stage(
         model,
         stage,
         settings,
+        fixed,
         args=_arguments(stage, settings, folder, len(train)),
         train_dataset=train,
         eval_dataset=validation,
@@ -206,7 +203,21 @@ def train_stages(
     """Run the three stages in `folder` and return the budgeted model; see `run_stage` for the arguments."""
     train, validation = data
     model = run_stage("dense", model, tokenizer, data, settings, folder / "1-dense")
-    initialise_gates(model, validation)
-    taught = (with_teacher(train, model), validation)
-    model = run_stage("soft", model, tokenizer, taught, settings, folder / "2-soft")
-    return run_stage("hard", model, tokenizer, taught, settings, folder / "3-hard")
+    return gate_stages(model, tokenizer, (with_teacher(train, model), validation), settings, folder)
+
+
+def gate_stages(
+    model: BBAForSequenceClassification,
+    tokenizer: PreTrainedTokenizerBase,
+    taught: tuple[Dataset, Dataset],
+    settings: TrainSettings,
+    folder: Path,
+    fixed: Setting | None = None,
+) -> BBAForSequenceClassification:
+    """Run the soft and the hard stage on a dense model, which is changed; see `run_stage` for the arguments.
+
+    The training texts need the teacher's logits, from `with_teacher`.
+    """
+    initialise_gates(model, taught[1])
+    model = run_stage("soft", model, tokenizer, taught, settings, folder / "2-soft", fixed)
+    return run_stage("hard", model, tokenizer, taught, settings, folder / "3-hard", fixed)

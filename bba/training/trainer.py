@@ -114,7 +114,12 @@ class BudgetTrainer(Trainer):
     """Trainer of one stage; everything but the gates, the loss and the data order is transformers' own."""
 
     def __init__(
-        self, model: BBAForSequenceClassification, stage: Stage, settings: TrainSettings, **trainer_arguments: Any
+        self,
+        model: BBAForSequenceClassification,
+        stage: Stage,
+        settings: TrainSettings,
+        fixed: Setting | None = None,
+        **trainer_arguments: Any,
     ) -> None:
         self.progress = ProgressBar(stage)
         super().__init__(model=model, callbacks=[Clock(), self.progress], **trainer_arguments)
@@ -122,6 +127,7 @@ class BudgetTrainer(Trainer):
         self.classifier = model
         self.stage = stage
         self.settings = settings
+        self.fixed = fixed
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]  # type: ignore[index]
@@ -155,7 +161,7 @@ class BudgetTrainer(Trainer):
     def _gates(self) -> dict[str, Tensor | None]:
         if self.stage == "dense":
             return {}
-        setting = draw_setting(self.settings, self.stage, self.state.global_step)
+        setting = self.fixed or draw_setting(self.settings, self.stage, self.state.global_step)
         model = self.classifier
         return {
             "head_gates": self._open(model.gates, setting.budget),
