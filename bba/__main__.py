@@ -25,6 +25,7 @@ COMMANDS: dict[str, Callable[..., Result]] = {
     "predict": recipes.predict,
     "prune": recipes.prune,
     "bench": recipes.bench,
+    "export": recipes.export,
     "compare": recipes.compare,
     "list": recipes.list_checkpoints,
 }

@@ -23,3 +23,7 @@ class TrainingError(BBAError):
 
 class MeasureError(BBAError):
     """A measurement that cannot be taken as asked."""
+
+
+class ExportError(BBAError):
+    """An exported file that cannot be written or run, or that does not compute what its model computes."""

@@ -4,9 +4,11 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bba.export import Exported
     from bba.measure.report import BudgetRow
     from bba.predict import Prediction
 
@@ -60,6 +62,19 @@ def _prediction_text(prediction: "Prediction") -> str:
     if encoded.unknown >= MANY_UNKNOWN:
         lines.append(f"{encoded.unknown:.0%} of its words are unknown to this model: the answer means little.")
     return "\n".join(lines)
+
+
+def of_export(exported: "Exported", texts: int) -> Result:
+    """Return what is said of an exported file that was compared with its model on `texts` texts."""
+    values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(exported).items()}
+    lines = [
+        f"{exported.path}: {exported.bytes / 1e6:.1f} MB, with {exported.tokenizer.name}; logits differ from the "
+        f"model's by up to {exported.max_difference:.2g} ({exported.relative_error:.2%} of their spread)."
+    ]
+    if exported.agreement is not None:
+        lines.append(f"On {texts:,} texts {exported.agreement:.2%} of the labels are the model's")
+        lines[-1] += f"; accuracy {exported.accuracy:.2%}, the model's {exported.torch_accuracy:.2%}."
+    return Result({**values, "texts": texts}, "\n".join(lines))
 
 
 def table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:

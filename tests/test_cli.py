@@ -334,6 +334,27 @@ def test_bench_as_json(run, checkpoint_folder):
     assert all(set(row) >= BENCH_ROW for row in values["rows"])
 
 
+def test_export_as_json(run, checkpoint_folder, tmp_path):
+    out = tmp_path / "half.onnx"
+    result = json_of(run("export", checkpoint_folder, "--budget", "0.5", "--int8", "true", "--out", out, "--json"))
+    assert (result["path"], result["kind"], result["texts"]) == (str(out), "onnx-int8", 40)
+    assert result["bytes"] == out.stat().st_size
+    assert result["agreement"] >= 0.95
+    assert {file.name for file in tmp_path.iterdir()} == {"half.onnx", "half.tokenizer.json"}
+
+
+def test_export_where_there_are_no_texts_to_compare_on(run, checkpoint_folder, tmp_path):
+    folder = tmp_path / "own"
+    shutil.copytree(checkpoint_folder, folder)
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    (folder / "report.json").write_text(json.dumps({**report, "task": "reviews"}), encoding="utf-8")
+    status, out, err = run("export", folder, "--out", tmp_path / "own.onnx")
+    assert status == 0
+    assert err.startswith("Compared on random tokens alone, as there are no texts.")
+    assert out.count("\n") == 1
+    assert "logits differ from the model's by up to" in out
+
+
 @pytest.mark.parametrize("command", ["evaluate", "bench", "list"])
 def test_people_get_a_table(run, checkpoint_folder, command):
     arguments = {"bench": (checkpoint_folder, "--rounds", 1, "--length", 8), "evaluate": (checkpoint_folder,)}
@@ -379,13 +400,14 @@ def test_settings_from_a_file_and_dashes_in_flags(run, checkpoint_folder, write)
 
 
 @pytest.mark.parametrize("budget", ["0,5", "0", "-1", "1.5", "nan", "inf", "abc", "", "50%"])
-@pytest.mark.parametrize("command", ["predict", "prune", "evaluate", "bench"])
+@pytest.mark.parametrize("command", ["predict", "prune", "evaluate", "bench", "export"])
 def test_what_is_no_budget(run, checkpoint_folder, tmp_path, command, budget):
     arguments = {
         "predict": ("--text", "hat?", "--budget", budget),
         "prune": ("--out", tmp_path / "small", "--budget", budget),
         "evaluate": ("--budgets", budget),
         "bench": ("--budgets", budget, "--rounds", 1, "--length", 8),
+        "export": ("--out", tmp_path / "file.onnx", "--budget", budget),
     }
     said = mistake_of(run(command, checkpoint_folder, *arguments[command]))
     assert said.startswith("The budget '")
@@ -416,6 +438,10 @@ IMPOSSIBLE = "/dev/null/x"
         (f"prune TINY --budget 0.5 --out {IMPOSSIBLE}", "could not be written"),
         (f"prune TINY --budget 0.5 --out {'x' * 300}", "File name too long"),
         ("bench TINY --length 99", "--length 99 is more than the 32 tokens this model reads"),
+        ("export TINY --out x.txt", "The file x.txt cannot be named so: give a name that ends in .onnx."),
+        ("export TINY --out x.onnx --limit 0", "0 examples are none to work with"),
+        ("export TINY --out x.onnx --data nowhere", "There is no file or folder nowhere"),
+        ("compare --task synthetic --out x.csv --seeds a", "The seeds 'a' are not usable"),
         ("bench TINY --batch 0", "--batch is 0: give a whole number of at least 1."),
         ("evaluate TINY --data nothing.csv", "There is no file or folder nothing.csv"),
         ("evaluate TINY --data UNKNOWN", "has labels that are not among the known classes: 'bob'"),
