@@ -21,7 +21,10 @@ page = st.navigation(
             st.Page("pages/explore/budget.py", title="Budget", icon=":material/tune:", default=True),
             st.Page("pages/explore/classify.py", title="Classify", icon=":material/label:"),
         ],
-        "Measure": [st.Page("pages/measure/latency.py", title="Latency", icon=":material/timer:")],
+        "Measure": [
+            st.Page("pages/measure/latency.py", title="Latency", icon=":material/timer:"),
+            st.Page("pages/measure/methods.py", title="Methods", icon=":material/scatter_plot:"),
+        ],
     }
 )
 with layout.errors():

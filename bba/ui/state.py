@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +17,7 @@ from bba.measure import latency as measuring
 from bba.measure.latency import LatencySettings, measure_latency
 from bba.measure.metrics import wilson
 from bba.measure.report import BudgetRow, Latency, Report
+from bba.measure.results import ResultRow, read_results
 from bba.model import Setting
 from bba.model.inference import logits_of
 from bba.predict import BudgetedClassifier
@@ -237,3 +238,31 @@ def fresh_accuracy(choice: Choice, progress: Callable[[float], None]) -> tuple[f
             correct += int((logits_of(model, rows[part]).argmax(dim=-1) == torch.tensor(labels[part])).sum())
         _remember(key, (correct / FRESH, *wilson(correct, FRESH)))
     return _measured()[key]  # type: ignore[return-value]
+
+
+def results_root() -> Path:
+    """Return the folder of results of comparisons: BBA_RESULTS, or `docs/results` beside app.py."""
+    return Path(os.environ.get("BBA_RESULTS") or Path(__file__).parents[2] / "docs" / "results")
+
+
+def results_files(root: Path) -> list[Path]:
+    """Return all results files in `root` but hidden ones, by name."""
+    return sorted(path for path in root.glob("*.csv") if path.is_file() and not path.name.startswith("."))
+
+
+def results(path: Path) -> pd.DataFrame | str:
+    """Return the rows of a results file, or in a sentence why it cannot be used."""
+    stat = path.stat()
+    return _results(path, (stat.st_size, stat.st_mtime_ns))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _results(path: Path, stamp: tuple[int, int]) -> pd.DataFrame | str:
+    try:
+        frame = read_results(path)
+    except BBAError as error:
+        return str(error)
+    numbers = frame[[field.name for field in fields(ResultRow) if field.type is not str]]
+    if frame.empty or frame.isna().any(axis=None) or len(numbers.select_dtypes("number").columns) < numbers.shape[1]:
+        return f"The results {path} are cut off or hold something else than rows: run `python -m bba compare` again."
+    return frame
