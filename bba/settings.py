@@ -162,9 +162,10 @@ def usual_settings(task: str, backbone: str) -> tuple[ModelSettings, TrainSettin
         training = TrainSettings(
             dense=StageSettings(1, 1e-4),
             soft=StageSettings(0.15, 1e-4),
-            hard=StageSettings(3, 1e-4),
+            hard=StageSettings(4, 1e-4),
             ffn=True,
             batch_size=32,
+            min_budget=0.1,
             freeze_embeddings=True,
         )
         return ModelSettings(dropout=0.1, token_dropout=0.0), training

@@ -243,24 +243,31 @@ def test_budgets_are_the_same_again_and_in_range(ffn):
         assert drawn == [draw_setting(settings, stage, step) for step in range(1000)]
         assert all(SETTINGS.min_budget <= budget <= 1 for setting in drawn for budget in setting)
         assert drawn != [draw_setting(replace(settings, seed=1), stage, step) for step in range(1000)]
-    budgets, ffn_budgets = zip(*(draw_setting(settings, "soft", step) for step in range(1000)), strict=True)
-    assert sum(budgets) / 1000 == pytest.approx((1 + SETTINGS.min_budget) / 2, abs=0.03)
-    whole, alike = ffn_budgets.count(1.0), sum(b == f for b, f in zip(budgets, ffn_budgets, strict=True))
-    assert (whole, alike) == (1000, 0) if not ffn else (300 < whole < 370 and 300 < alike < 370)
 
 
-@pytest.mark.parametrize("ffn", [False, True])
-def test_the_hard_stage_also_trains_the_dense_and_the_smallest_model(ffn):
+def test_a_head_budget_alone_is_drawn_uniformly():
+    drawn = [draw_setting(SETTINGS, "soft", step) for step in range(2000)]
+    assert {setting.ffn_budget for setting in drawn} == {1.0}
+    assert sum(setting.budget for setting in drawn) / 2000 == pytest.approx((1 + SETTINGS.min_budget) / 2, abs=0.02)
+
+
+def test_pairs_are_drawn_small_more_often_and_mostly_alike():
+    drawn = [draw_setting(replace(SETTINGS, ffn=True), "soft", step) for step in range(2000)]
+    budgets, ffn_budgets = (torch.tensor(part, dtype=torch.float64) for part in zip(*drawn, strict=True))
+    assert budgets.log().mean().item() == pytest.approx(log(SETTINGS.min_budget) / 2, abs=0.06)
+    cut = ffn_budgets[ffn_budgets < 1]
+    assert cut.log().mean().item() == pytest.approx(log(SETTINGS.min_budget) / 2, abs=0.06)
+    assert (ffn_budgets == 1).double().mean().item() == pytest.approx(0.25, abs=0.03)
+    assert (budgets == ffn_budgets).double().mean().item() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize(("ffn", "every"), [(False, 4), (True, 8)])
+def test_the_hard_stage_also_trains_the_dense_and_the_smallest_model(ffn, every):
     drawn = [draw_setting(replace(SETTINGS, ffn=ffn), "hard", step) for step in range(40)]
-    assert drawn[0::4] == [(1.0, 1.0)] * 10
+    dense = range(0, 40, every)
+    assert [step for step, setting in enumerate(drawn) if setting == (1.0, 1.0)] == list(dense)
     assert drawn[2::4] == [(SETTINGS.min_budget, SETTINGS.min_budget if ffn else 1.0)] * 10
-    assert len({setting.budget for setting in drawn[1::2]}) == 20
-
-
-def test_a_dial_for_the_feed_forward_part_leaves_the_head_budgets_as_they_are():
-    for step in range(50):
-        with_dial = draw_setting(replace(SETTINGS, ffn=True), "soft", step)
-        assert with_dial.budget == draw_setting(SETTINGS, "soft", step).budget
+    assert len({setting.budget for setting in drawn}) == 2 + 40 - 10 - len(dense)
 
 
 @pytest.mark.parametrize("texts", [1, 199, 200, 59072])

@@ -25,17 +25,21 @@ Stage = Literal["dense", "soft", "hard"]
 def draw_setting(settings: TrainSettings, stage: Stage, step: int) -> Setting:
     """Return the budgets of a step: a function of seed, stage and step alone, so that a resumed run draws the same.
 
-    Uniform over [min_budget, 1]; with an FFN dial, a third of the steps each cut heads alone, both parts alike, and
-    both independently. In the hard stage every fourth step trains the dense model and every fourth the smallest, the
-    "sandwich" of slimmable networks (Yu and Huang 2019, arXiv 1903.05134).
+    Without an FFN dial uniform over [min_budget, 1]. With one the logarithm is uniform, as what is cut twice loses more
+    and needs more training: a quarter of the draws cut heads alone, half of them both parts alike, a quarter both
+    independently. In the hard stage some steps train the dense model and every fourth the smallest, the "sandwich" of
+    slimmable networks (Yu and Huang 2019, arXiv 1903.05134).
     """
-    if stage == "hard" and step % 4 == 0:
+    smallest = settings.min_budget
+    if stage == "hard" and step % (8 if settings.ffn else 4) == 0:
         return Setting(1.0, 1.0)
     if stage == "hard" and step % 4 == 2:
-        return Setting(settings.min_budget, settings.min_budget if settings.ffn else 1.0)
+        return Setting(smallest, smallest if settings.ffn else 1.0)
     random_of_step = random.Random(f"{settings.seed}/{stage}/{step}")
-    budget, other = (random_of_step.uniform(settings.min_budget, 1.0) for _ in range(2))
-    return Setting(budget, random_of_step.choice([1.0, budget, other]) if settings.ffn else 1.0)
+    if not settings.ffn:
+        return Setting(random_of_step.uniform(smallest, 1.0))
+    budget, other = (smallest ** random_of_step.random() for _ in range(2))
+    return Setting(budget, random_of_step.choice([1.0, budget, budget, other]))
 
 
 class Clock(TrainerCallback, ExportableState):
