@@ -78,7 +78,7 @@ def _unusable(problems: dict[str, str]) -> None:
 
 def _no_checkpoint(root: Path) -> None:
     st.title("No checkpoint yet")
-    st.markdown(f"This app shows trained models, and there is none in `{plain(str(root))}`. Make one in a few minutes:")
+    st.markdown(f"This app shows trained models, and there is none in {plain(str(root))}. Make one in a few minutes:")
     st.code(f"python -m bba train --task synthetic --out {root / 'synthetic'}", language="bash")
     st.markdown("Then reload this page. To look elsewhere, set `BBA_CHECKPOINTS` to a folder of checkpoints.")
     st.stop()

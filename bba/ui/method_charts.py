@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 AXES = {
     "latency": Axis("median_ms", "latency (milliseconds per call)", "", beside=False),
-    "encoder cost": Axis("encoder_cost", "encoder cost (share of the dense encoder's FLOPs)", "", beside=True),
+    "encoder cost": Axis("encoder_cost", "encoder cost (share of dense FLOPs)", "", beside=True),
     "parameters": Axis("parameters", "parameters (k: thousands, M: millions)", "~s", beside=True),
 }
 _ORANGE, _GREEN, _PINK, _OLIVE = COLORS[1:5]
@@ -113,8 +113,9 @@ def accuracy_chart(means: pd.DataFrame, axis: str, now: Setting) -> go.Figure:
     figure = blank(520)
     figure.update_layout(
         showlegend=True,
-        margin_autoexpand=True,  # The legend takes two lines on a desk and six on a phone.
-        legend={"xref": "container", "y": -0.2, "entrywidth": 118, "entrywidthmode": "pixels"},
+        margin_autoexpand=True,  # The legend needs two lines on a desk and seven on a phone.
+        margin_l=54,
+        legend={"y": -0.2, "font_size": 11, "entrywidth": 94, "entrywidthmode": "pixels"},  # Two columns on a phone.
     )
     placed = means.assign(x=_beside(means, x.column) if x.beside else means[x.column])
     looks = marks(placed["method"].unique())

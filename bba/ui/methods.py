@@ -27,27 +27,23 @@ class View:
     """A name in `method_charts.AXES`."""
 
 
-def pick() -> pd.DataFrame:
-    """Let the visitor pick a comparison and return its rows; stop if there is none."""
+def usable() -> dict[str, pd.DataFrame]:
+    """Return the rows of all comparisons by name; tell which cannot be used, and stop if there is none."""
     root = state.results_root()
     found = {path.stem: state.results(path) for path in state.results_files(root)}
-    usable = {name: rows for name, rows in found.items() if isinstance(rows, pd.DataFrame)}
     for problem in found.values():
         if isinstance(problem, str):
             st.warning(plain(problem), icon=":material/warning:")
-    if not usable:
+    comparisons = {name: rows for name, rows in found.items() if isinstance(rows, pd.DataFrame)}
+    if not comparisons:
         _no_results(root)
-    name = st.selectbox(
-        "Comparison", list(usable), key="results", bind="query-params", width=320,
-        help="A file of results: all methods on one task, trained from the same seeds.",
-    )  # fmt: skip
-    return usable[name]
+    return comparisons
 
 
 def _no_results(root: Path) -> None:
     shown = root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
     st.info(
-        f"No comparison yet: there are no results in `{plain(str(shown))}`. Make some; it trains every method, which "
+        f"No comparison yet: there are no results in {plain(str(shown))}. Make some; it trains every method, which "
         "takes a while:",
         icon=":material/science:",
     )
@@ -56,19 +52,24 @@ def _no_results(root: Path) -> None:
     st.stop()
 
 
-def ask(rows: pd.DataFrame) -> View:
-    """Ask what to show of a comparison and return it; stop if nothing is left."""
+def ask(comparisons: dict[str, pd.DataFrame]) -> View:
+    """Ask for a comparison and what to show of it, and return it; stop if nothing is left."""
+    with st.container(horizontal=True):
+        name = st.selectbox(
+            "Comparison", list(comparisons), key="results", bind="query-params", width=340,
+            help="A file of results: all methods on one task, trained from the same seeds.",
+        )  # fmt: skip
+        axis = st.segmented_control(
+            "Accuracy against", list(method_charts.AXES), default="latency", required=True, key="axis",
+            bind="query-params", help="What a method costs, on the horizontal axis. Less is better.",
+        )  # fmt: skip
+    rows = comparisons[name]
     asked = [Setting(*each) for each in zip(rows["budget"], rows["ffn_budget"], strict=True)]
     rows = rows.assign(setting=[str(setting) for setting in asked])
-    names = method_charts.in_order(rows["method"].unique())
-    axis = st.segmented_control(
-        "Accuracy against", list(method_charts.AXES), default="latency", required=True, key="axis",
-        bind="query-params", help="What a method costs, on the horizontal axis. Less is better.",
-    )  # fmt: skip
     with st.container(horizontal=True):
-        methods = _some("Methods", names, "methods", 420)
-        budgets = _some("Budgets", [str(setting) for setting in sorted(set(asked))], "budgets", 200)
-        seeds = _some("Seeds", sorted(rows["seed"].unique().tolist()), "seeds", 200)
+        methods = _some("Methods", method_charts.in_order(rows["method"].unique()), "methods", 340)
+        budgets = _some("Budgets", [str(setting) for setting in sorted(set(asked))], "budgets", 160)
+        seeds = _some("Seeds", sorted(rows["seed"].unique().tolist()), "seeds", 160)
     unbeaten = st.toggle(
         "Only unbeaten", key="unbeaten", bind="query-params",
         help="Hides every point that another one beats: that costs no more and is as accurate, and is better in one "
@@ -110,16 +111,16 @@ def against_specialists(summary: pd.DataFrame) -> str:
     known = best["difference_half"].notna().all()
     half = best["difference_half"] if known else 0.0
     behind, ahead = int((best["difference"] > half).sum()), int((best["difference"] < -half).sum())
-    between = f"{'within the noise' if known else 'level'} in {len(best) - ahead - behind}"
-    settings = "the 1 budget" if len(best) == 1 else f"the {len(best)} budgets"
+    between = f"{'within the noise' if known else 'level'} at {len(best) - ahead - behind}"
     told = (
         "Noise: the 95 % interval of the mean difference over the seeds spans zero."
         if known
         else "One seed gives no interval, so these differences may be noise."
     )
     return (
-        f"Against the best specialist, chosen on validation texts from {', '.join(_trained(summary))}, ours is "
-        f"**ahead in {ahead}, {between} and behind in {behind}** of {settings} shown with one. {told}"
+        f"Against the best specialist of each budget, chosen on validation texts from {', '.join(_trained(summary))}, "
+        f"ours is **ahead at {ahead}, {between} and behind at {behind}** of {len(best)} "
+        f"{'budget' if len(best) == 1 else 'budgets'}. {told}"
     )
 
 
@@ -156,7 +157,7 @@ def circumstances(view: View) -> None:
 def table(view: View) -> None:
     """Show what is drawn as a table that can be sorted and taken away."""
     st.subheader("Figures", help="Means over the seeds. A click on a column's name sorts by it.")
-    frame = table_frame(view.means)
+    frame = table_frame(view.means.sort_values(["budget", "ffn_budget", "accuracy"], ascending=False))
     with st.container(key="methods_table", gap=None, horizontal_alignment="right"):
         st.dataframe(frame, hide_index=True, column_config=_columns())
         st.download_button(
@@ -207,8 +208,8 @@ def _columns() -> dict[str, Any]:
         "difference": number("against ours, points", format="%+.2f", help="Above 0: more accurate than ours."),
         "difference_low": number("95 % from", format="%+.2f", help=between),
         "difference_high": number("95 % to", format="%+.2f", help=between),
-        "smallest_p": number("smallest p", format="%.3f", help=p_help),
-        "largest_p": number("largest p", format="%.3f", help=p_help),
+        "smallest_p": number("smallest p", format="%.2g", help=p_help),
+        "largest_p": number("largest p", format="%.2g", help=p_help),
         "encoder_cost": number("encoder cost", format="%.3f", help="Share of the dense encoder's FLOPs at 64 tokens."),
         "median_ms": number("latency, ms", format="%.2f"),
         "speedup": number("speed-up, times", format="%.2f"),
@@ -228,7 +229,7 @@ def training(view: View) -> None:
     )
     with st.container(key="training_table"):
         st.dataframe(
-            training_frame(view.of_methods), hide_index=True, width="content",
+            training_frame(view.of_methods), hide_index=True, width="content", height="content",
             column_config={
                 "budgets": st.column_config.NumberColumn("budgets served"),
                 "models": st.column_config.NumberColumn("models to train", format="%.0f"),
