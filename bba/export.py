@@ -3,32 +3,23 @@
 No file stays that was not compared with the model it was made from: see `export`.
 """
 
-import logging
 import os
 import tempfile
-import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-import onnx
 import torch
-from onnxruntime.quantization import quantize_dynamic
-from onnxruntime.quantization.quant_utils import add_pre_process_metadata
-from onnxscript import opset20, optimizer
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bba.errors import DataError, ExportError
-from bba.model import BBAConfig, BBAForSequenceClassification
-from bba.onnx_model import INPUTS, OUTPUT, Card, OnnxModel
+from bba.model import BBAConfig, BBAForSequenceClassification, Setting
+from bba.onnx_graph import card_of, write_onnx
+from bba.onnx_model import Card, OnnxModel
 from bba.predict import BudgetedClassifier
-
-Kind = Literal["onnx", "onnx-int8"]
 
 SUFFIX = ".onnx"
 TOKENIZER_SUFFIX = ".tokenizer.json"
@@ -38,10 +29,6 @@ MAX_INT8_ERROR = 0.1
 """An int8 file's logits are off by no more than this share of their spread; 0.01 to 0.03 is usual."""
 MAX_CHANGED = 0.03
 """An int8 file gives no more than this share of texts another label; one text may change in any case."""
-INT8_OPERATORS = ["MatMul", "Gather"]
-"""Products with weights, and the table of embeddings, which is most of a small file."""
-
-_exporting = threading.Lock()  # torch.export works on torch's global state, and the app's visitors share a process.
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,8 @@ class Exported:
     path: Path
     tokenizer: Path
     """The tokenizer beside it; it cuts texts at the longest input, and pads a batch's short ones."""
-    kind: Kind
+    kind: str
+    """`onnx`, with float32 weights, or `onnx-int8`."""
     bytes: int
     """Size of the file, without the tokenizer."""
     max_difference: float
@@ -101,19 +89,13 @@ def export(
     if labels is not None and len(labels) != len(texts or ()):
         raise DataError(f"There are {len(labels)} labels for {len(texts or ())} texts: give one for each.")
     model = classifier.at(budget, ffn_budget)
-    card = Card(
-        checkpoint=classifier.name,
-        kind="onnx-int8" if int8 else "onnx",
-        budget=classifier.largest_budget if budget is None else float(budget),
-        ffn_budget=min(float(ffn_budget), classifier.largest_ffn_budget),
-        heads=[len(kept) for kept in model.config.heads],
-        neurons=model.config.ffn_widths,
-        labels=classifier.labels,
-        max_length=model.config.max_position_embeddings,
-        pad_token_id=model.config.pad_token_id,
+    asked = Setting(
+        classifier.largest_budget if budget is None else float(budget),
+        min(float(ffn_budget), classifier.largest_ffn_budget),
     )
+    card = card_of(model, classifier.name, asked, int8)
     with _whole_files(path) as (unfinished, tokenizer):
-        _write(_in_int8(_graph_of(model)) if int8 else _graph_of(model), card, unfinished)
+        write_onnx(model, card, unfinished)
         tokenizer.write_text(_standalone(classifier.checkpoint.tokenizer, card).to_str(pretty=True), encoding="utf-8")
         file = OnnxModel(unfinished)
         differences = _compare_logits(file, model)
@@ -121,7 +103,7 @@ def export(
         exported = Exported(
             path,
             _tokenizer_path(path),
-            "onnx-int8" if int8 else "onnx",
+            card.kind,
             unfinished.stat().st_size,
             *differences,
             *labelled,
@@ -166,103 +148,12 @@ def _whole_files(path: Path) -> Iterator[tuple[Path, Path]]:
         ) from error
 
 
-def _write(graph: onnx.ModelProto, card: Card, path: Path) -> None:
-    """Write a graph with its card, and without the names of source files that the exporter leaves on every part."""
-    inner = graph.graph
-    for part in (*inner.node, *inner.input, *inner.output, *inner.value_info, *inner.initializer):
-        part.doc_string = ""
-        del part.metadata_props[:]
-    del graph.metadata_props[:]
-    onnx.helper.set_model_props(graph, card.to_properties())
-    onnx.save(graph, str(path))
-
-
 def _standalone(tokenizer: PreTrainedTokenizerBase, card: Card) -> Tokenizer:
     """Return a tokenizer that cuts and pads as the model needs it, with nothing left to set."""
     alone = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     alone.enable_truncation(card.max_length)
     alone.enable_padding(pad_id=card.pad_token_id, pad_token=str(tokenizer.pad_token))
     return alone
-
-
-# From torch to ONNX
-
-
-class _Logits(nn.Module):
-    """The model as a function from two tensors to one."""
-
-    def __init__(self, model: BBAForSequenceClassification) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return self.model(input_ids, attention_mask).logits
-
-
-def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0) -> Any:
-    """Translate scaled dot-product attention; heads of D values, mask True where a position may be attended to.
-
-    The exporter's own translation serves every rank, and looks for rows that are masked as a whole, of which there are
-    none as a text has a first token: that took 6 % more time on `agnews-word` with 64 tokens.
-    """
-    scaled = opset20.Mul(query, opset20.Constant(value_float=float(query.shape[-1]) ** -0.5))
-    weights = opset20.MatMul(scaled, opset20.Transpose(key, perm=[0, 1, 3, 2]))
-    weights = opset20.Where(attn_mask, weights, opset20.Constant(value_float=torch.finfo(torch.float32).min))
-    return opset20.MatMul(opset20.Softmax(weights, axis=-1), value)
-
-
-def _graph_of(model: BBAForSequenceClassification) -> onnx.ModelProto:
-    """Return the model as an ONNX graph for any batch size and any length that it can read."""
-    example = {name: torch.ones(2, 2, dtype=torch.long) for name in INPUTS}
-    with _exporting, _quiet():
-        program = torch.onnx.export(
-            _Logits(model).eval(),
-            kwargs=example,
-            input_names=INPUTS,
-            output_names=[OUTPUT],
-            dynamic_shapes={name: {0: "batch", 1: "length"} for name in INPUTS},
-            custom_translation_table={torch.ops.aten.scaled_dot_product_attention.default: _attention},
-            opset_version=opset20.version,
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None  # Only the old exporter returns nothing.
-    # What depends on weights only is computed now, whatever its size: only constant weights become int8.
-    graph: onnx.ModelProto = optimizer.optimize(program.model_proto, input_size_limit=2**40, output_size_limit=2**40)
-    return graph
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the libraries from telling about parts of torch that they use, and products that they leave in float32."""
-    loggers = (logging.getLogger("torch.onnx"), logging.getLogger())  # The quantiser has none of its own.
-    levels = [logger.level for logger in loggers]
-    silent = logging.NullHandler()
-    logging.getLogger().addHandler(silent)  # Where there is no handler, the quantiser would set one up for good.
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.getLogger().removeHandler(silent)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-def _in_int8(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the graph with int8 weights; what they are multiplied with is rounded to 8 bits as it comes.
-
-    A scale for each column, and 7 of the 8 bits: without VNNI, as on AVX2, a sum of two full products does not fit into
-    the 16 bits that the CPU has for it. On `agnews-word` this took the logits' error from 4 % of their spread to 0.3 %,
-    at the same speed.
-    """
-    add_pre_process_metadata(graph)  # It has been folded; onnxruntime warns where nobody says so.
-    with tempfile.TemporaryDirectory() as folder, _exporting, _quiet():
-        path = Path(folder) / "int8.onnx"
-        quantize_dynamic(graph, path, INT8_OPERATORS, per_channel=True, reduce_range=True)
-        return onnx.load(path)
 
 
 # Comparing

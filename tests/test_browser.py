@@ -7,6 +7,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from test_methods import made_up
+
+from bba.measure.results import write_results
 
 ROOT = Path(__file__).parents[1]
 SCREENSHOTS = ROOT / "screenshots"
@@ -31,10 +34,14 @@ expect.set_options(timeout=30 * SECONDS)  # The machine may be busy.
 
 
 @pytest.fixture(scope="module")
-def app():
-    """Start the app as the README does and return its address."""
-    with server() as address:
-        yield address
+def app(tmp_path_factory):
+    """Start the app as the README does, with a made-up comparison of methods, and return its address."""
+    folder = tmp_path_factory.mktemp("results")
+    write_results(folder / "news.csv", made_up())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BBA_RESULTS", str(folder))
+        with server() as address:
+            yield address
 
 
 @pytest.fixture(scope="module")
@@ -219,3 +226,28 @@ def test_a_latency_target_is_answered_from_a_measurement(visit):
     box.fill("0.001 ms")
     box.press("Enter")
     expect(result).to_contain_text("is not reachable")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_methods_are_filtered_by_keyboard_and_a_link_shows_the_same(visit, width):
+    page = visit("/methods", width=width)
+    chart = page.locator(".st-key-methods_chart")
+    legend = chart.locator(".legendtext")
+    expect(legend.filter(has_text=re.compile("^random$"))).to_be_visible()
+    page.get_by_role("switch", name="Only unbeaten").or_(page.get_by_role("checkbox", name="Only unbeaten")).focus()
+    page.keyboard.press("Space")
+    expect(legend.filter(has_text=re.compile("^random$"))).to_have_count(0)
+    page.get_by_role("radio", name="encoder cost").or_(page.get_by_role("button", name="encoder cost")).first.click()
+    expect(chart).to_contain_text("encoder cost (share of dense FLOPs)")
+    expect(page).to_have_url(re.compile("unbeaten=true"))
+    expect(page).to_have_url(re.compile(r"axis=encoder(\+|%20)cost"))
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    with page.expect_download() as download:
+        page.locator(".st-key-methods_csv button:visible").click()  # Streamlit hides one, by width.
+    assert "difference" in Path(download.value.path()).read_text(encoding="utf-8").splitlines()[0]
+    second = visit("/methods?" + page.url.partition("?")[2], width=width, scheme="dark")
+    expect(second.locator(".st-key-methods_chart")).to_contain_text("encoder cost (share of dense FLOPs)")
+    expect(second.locator(".st-key-methods_chart .legendtext").filter(has_text="random")).to_have_count(0)
+    SCREENSHOTS.mkdir(exist_ok=True)
+    second.screenshot(path=SCREENSHOTS / f"methods-{width}-dark.png", full_page=True)

@@ -71,11 +71,11 @@ def test_every_method_is_there_at_every_setting_cut_to_the_same_size(compared):
     settings = {(0.5, 1.0): (4, 4), (0.5, 0.5): (4, 2)}
     for (budget, ffn_budget), (heads, blocks) in settings.items():
         rows = frame[(frame["budget"] == budget) & (frame["ffn_budget"] == ffn_budget)]
-        assert sorted(rows["method"]) == sorted(set(METHODS) - {"dense"})
+        assert sorted(rows["method"]) == sorted(set(METHODS) - {"dense", "int8"})
         assert set(rows["heads"]) == {heads}
         assert set(rows["blocks"]) == {blocks}
     whole = frame[frame["budget"] == 1]
-    assert list(whole["method"]) == ["dense", "budgeted"]
+    assert list(whole["method"]) == ["dense", "budgeted", "int8"]
     assert set(whole["encoder_cost"]) == {1.0}
 
 
@@ -145,7 +145,7 @@ def test_a_stopped_comparison_ends_with_the_same_answers(compared, monkeypatch, 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"methods": "static,magic"}, "There is no method 'magic' to compare with: choose from dense, smaller"),
+        ({"methods": "static,magic"}, "There is no method 'magic' to compare with: choose from dense, int8, smaller"),
         ({"seeds": "0;1"}, "The seeds '0;1' are not usable: write whole numbers such as 0,1,2."),
         ({"budgets": "0.5,2"}, "The budget '2' is not usable"),
         ({"limit": 0}, "0 examples are none to work with"),

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 import bba
 from bba import export as exporting
+from bba import onnx_graph
 from bba.checkpoints import Checkpoint
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.errors import BudgetError, DataError, ExportError
@@ -66,7 +67,7 @@ def half_int8(classifier, split, tmp_path_factory):
 @pytest.fixture
 def quick(half, monkeypatch):
     """Let an export at half the heads start from the graph of `half`, for tests of what comes after."""
-    monkeypatch.setattr(exporting, "_graph_of", lambda model: onnx.load(half.path))
+    monkeypatch.setattr(onnx_graph, "_graph_of", lambda model: onnx.load(half.path))
 
 
 def error_of(function, *arguments, kind=ExportError, **options):
@@ -347,7 +348,7 @@ def without_mask(query, key, value, attn_mask=None, dropout_p=0.0):
 
 
 def test_a_file_that_computes_something_else_is_not_kept(classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "_attention", without_mask)
+    monkeypatch.setattr(onnx_graph, "_attention", without_mask)
     message = error_of(export, classifier, tmp_path / "wrong.onnx", 0.5)
     assert message.startswith("The file's logits differ from the model's by up to ")
     assert "at most 0.0001 is right, so it was not kept" in message
@@ -355,7 +356,7 @@ def test_a_file_that_computes_something_else_is_not_kept(classifier, tmp_path, m
 
 
 def test_an_int8_file_that_is_far_off_is_not_kept(classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "_attention", without_mask)
+    monkeypatch.setattr(onnx_graph, "_attention", without_mask)
     message = error_of(export, classifier, tmp_path / "wrong.onnx", 0.5, int8=True)
     assert "of their spread, and at most 10% is usable, so the file was not kept: export it in float32" in message
     assert list(tmp_path.iterdir()) == []

@@ -172,7 +172,7 @@ def test_a_second_measurement_waits_and_says_so(model, monkeypatch):
     inside, said, go_on = [], threading.Event(), threading.Event()
     most = []
 
-    def slow(models, settings, progress):
+    def slow(models, vocab_size, settings, progress):
         inside.append(1)
         most.append(len(inside))
         go_on.wait(20)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
+from torch import Tensor
 from torch.utils.benchmark import Timer
 
 from bba.errors import MeasureError
@@ -81,13 +82,17 @@ def alone(waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def time_in_turn(
-    models: Sequence[BBAForSequenceClassification], settings: LatencySettings, progress: Callable[[float], None]
+    models: Sequence[Callable[[Tensor], object]],
+    vocab_size: int,
+    settings: LatencySettings,
+    progress: Callable[[float], None],
 ) -> np.ndarray:
     """Time every model in every round, in turn, after a warm-up; return milliseconds a call, shape (rounds, models).
 
     The models take turns so that a change of the machine's speed meets them all alike; the order turns round each time.
+    They read token ids, shape (B, T), that are drawn from a vocabulary of this size.
     """
-    ids = torch.randint(1, models[0].config.vocab_size, (settings.batch, settings.length))
+    ids = torch.randint(1, vocab_size, (settings.batch, settings.length))
     timers = [
         Timer("model(ids)", globals={"model": model, "ids": ids}, num_threads=settings.threads) for model in models
     ]
@@ -142,7 +147,7 @@ def measure_latency(
     plans[Setting(0.0, whole.ffn_budget)] = without_attention(model.config)
     models = [model, *(prune(model, plan, share=True).eval() for plan in plans.values())]
     with alone(waiting):
-        times = time_in_turn(models, settings, progress)
+        times = time_in_turn(models, model.config.vocab_size, settings, progress)
     return Latency(
         cpu=cpu_name(),
         threads=settings.threads,

@@ -14,6 +14,7 @@ from bba.model import Setting
 
 METHODS = {
     "dense": "the dense model, trained for as many examples as the budgeted one",
+    "int8": "the dense model with weights in int8, run by ONNX Runtime",
     "smaller": "as many heads and neurons, spread evenly over the layers before any training",
     "static": "gates trained for this one setting: a specialist",
     "importance": "the dense model cut in order of head importance, no training after it",
@@ -27,6 +28,8 @@ METHODS = {
 }
 """What is compared, and what it is in words."""
 OURS = "budgeted"
+WHOLE = ("dense", "int8")
+"""Methods that have no budget: they are compared at 1 alone."""
 SPECIALISTS = ("smaller", "static", "importance+recovery", "magnitude+recovery", "random+recovery")
 """Methods that train a model of its own for each setting."""
 

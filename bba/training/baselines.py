@@ -11,6 +11,8 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from bba.model import BBAForSequenceClassification, Setting, units_at
+from bba.onnx_graph import card_of, write_onnx
+from bba.onnx_model import OnnxModel
 from bba.pruning.importance import Scores, chance, importance, magnitude, set_order
 from bba.pruning.plan import Plan, everything
 from bba.pruning.surgery import prune, prune_to
@@ -87,6 +89,15 @@ class Contestants:
         if method in ("budgeted", "fixed-order"):
             return prune_to(self._gated(method), *setting)
         return prune_to(self._ranked[method], *setting)
+
+    def int8(self) -> OnnxModel:
+        """Return the dense model with weights in int8, for one thread of ONNX Runtime."""
+        path = self.folder / "int8.onnx"
+        if not path.exists():
+            card = card_of(self._dense, "dense", Setting(1.0), int8=True)
+            write_onnx(self._dense, card, path.with_suffix(".writing"))
+            path.with_suffix(".writing").rename(path)
+        return OnnxModel(path)
 
     def training(self, method: str, setting: Setting) -> Training:
         """Return what went into a model that `model` has returned."""

@@ -2,25 +2,28 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from torch import Tensor
 
 from bba.measure.latency import LatencySettings, alone, cpu_name, interquartile_range, time_in_turn, usual_length
 from bba.measure.metrics import score_answers
-from bba.measure.results import OURS, ResultRow
-from bba.model import BBAForSequenceClassification, Setting
+from bba.measure.results import OURS, WHOLE, ResultRow
+from bba.model import BBAConfig, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import flops, parameters
 from bba.training.baselines import Contestants
 
 logger = logging.getLogger(__name__)
 
-WHOLE = Setting(1.0, 1.0)
+ALL = Setting(1.0, 1.0)
+INT8 = "int8"
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ def entries(methods: Sequence[str], settings: Sequence[Setting]) -> list[Entry]:
     Both are there whatever is asked for; the dense model whole only, the budgeted one whole too.
     """
     others = [method for method in methods if method not in ("dense", OURS)]
-    result = [Entry("dense", WHOLE), *(Entry(OURS, setting) for setting in (WHOLE, *settings))]
-    return result + [Entry(method, setting) for method in others for setting in settings]
+    result = [Entry("dense", ALL), *(Entry(OURS, setting) for setting in (ALL, *settings))]
+    return result + [
+        Entry(method, setting) for method in others for setting in ([ALL] if method in WHOLE else settings)
+    ]
 
 
 def compare_seed(
@@ -82,8 +87,9 @@ def compare_seed(
 
 def _score(contestants: Contestants, entry: Entry, data: tuple[Dataset, Dataset]) -> dict[str, Any]:
     """Return a model's test answers, and of its result row all but times and comparison."""
-    model = contestants.model(entry.method, entry.setting)
-    validation, test = (logits_of(model, split["input_ids"]).argmax(dim=-1).numpy() for split in data)
+    model = contestants.model("dense" if entry.method == INT8 else entry.method, entry.setting)
+    run = contestants.int8().logits_of if entry.method == INT8 else partial(logits_of, model)
+    validation, test = (run(split["input_ids"]).argmax(dim=-1).numpy() for split in data)
     row = asdict(score_answers(model.config, test, data[1]["labels"]))
     kept = ("heads", "blocks", "cost", "encoder_cost", "accuracy", "accuracy_low", "accuracy_high", "macro_f1")
     values = {name: row[name] for name in kept}
@@ -106,16 +112,17 @@ def _times(contestants: Contestants, wanted: Sequence[Entry], path: Path) -> dic
     if set(names) <= set(stored):
         return stored
     logger.info("seed %d: timing %d models in turn", contestants.settings.seed, len(wanted))
-    models = [contestants.model(entry.method, entry.setting) for entry in wanted]
-    measured = _measure(models)
+    models = [contestants.model("dense" if entry.method == INT8 else entry.method, entry.setting) for entry in wanted]
+    runs = [contestants.int8() if entry.method == INT8 else model for entry, model in zip(wanted, models, strict=True)]
+    measured = _measure(runs, models[0].config)
     _write(path, dict(zip(names, measured, strict=True)))
     return dict(zip(names, measured, strict=True))
 
 
-def _measure(models: Sequence[BBAForSequenceClassification]) -> list[dict[str, Any]]:
-    settings = LatencySettings(length=usual_length(models[0].config))
+def _measure(models: Sequence[Callable[[Tensor], Any]], config: BBAConfig) -> list[dict[str, Any]]:
+    settings = LatencySettings(length=usual_length(config))
     with alone(lambda: logger.warning("Another measurement is running; waiting for it to end.")):
-        times = time_in_turn(models, settings, lambda done: None)
+        times = time_in_turn(models, config.vocab_size, settings, lambda done: None)
     return [
         {
             "median_ms": float(np.median(times[:, place])),

@@ -39,6 +39,7 @@ AXES = {
 _ORANGE, _GREEN, _PINK, _OLIVE = COLORS[1:5]
 MARKS = {
     "dense": Mark("square", GREY),
+    "int8": Mark("hexagon", _OLIVE),
     "smaller": Mark("diamond", GREY),
     "static": Mark("star", _GREEN),
     "importance": Mark("triangle-up-open", _ORANGE),
@@ -110,7 +111,7 @@ def accuracy_chart(means: pd.DataFrame, axis: str, now: Setting) -> go.Figure:
         now: the setting that the dials are at; our point there gets a ring, if it is among the points.
     """
     x = AXES[axis]
-    figure = blank(520)
+    figure = blank(560)
     figure.update_layout(
         showlegend=True,
         margin_autoexpand=True,  # The legend needs two lines on a desk and seven on a phone.

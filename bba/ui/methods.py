@@ -231,9 +231,9 @@ def training(view: View) -> None:
         st.dataframe(
             training_frame(view.of_methods), hide_index=True, width="content", height="content",
             column_config={
-                "budgets": st.column_config.NumberColumn("budgets served"),
-                "models": st.column_config.NumberColumn("models to train", format="%.0f"),
-                "minutes": st.column_config.NumberColumn("minutes in all", format="%.1f"),
+                "budgets": st.column_config.NumberColumn("budgets"),
+                "models": st.column_config.NumberColumn("models", format="%.0f"),
+                "minutes": st.column_config.NumberColumn("minutes", format="%.1f"),
             },
         )  # fmt: skip
 
