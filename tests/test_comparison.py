@@ -289,6 +289,11 @@ def test_no_results_and_damaged_results_are_one_sentence(tmp_path, compared):
     damaged.write_text("task,backbone\na,b\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"lack the columns method, seed, .*run `python -m bba compare` again"):
         read_results(damaged)
+    whole = compared.read_text(encoding="utf-8")
+    for content in (whole.partition("\n")[0] + "\n", whole[:-30], whole + "x\n"):
+        damaged.write_text(content, encoding="utf-8")
+        with pytest.raises(DataError, match="are cut off or hold something else than rows"):
+            read_results(damaged)
     damaged.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="cannot be read"):
         read_results(damaged)

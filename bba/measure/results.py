@@ -144,6 +144,11 @@ def read_results(path: Path) -> pd.DataFrame:
             f"The results {path} lack the columns {', '.join(missing)}: run `python -m bba compare` again with this "
             "version."
         )
+    numbers = frame[[field.name for field in fields(ResultRow) if field.type is not str]]
+    if frame.empty or frame.isna().any(axis=None) or len(numbers.select_dtypes("number").columns) < numbers.shape[1]:
+        raise DataError(
+            f"The results {path} are cut off or hold something else than rows: run `python -m bba compare` again."
+        )
     return frame
 
 

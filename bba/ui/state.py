@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +17,7 @@ from bba.measure import latency as measuring
 from bba.measure.latency import LatencySettings, measure_latency
 from bba.measure.metrics import wilson
 from bba.measure.report import BudgetRow, Latency, Report
-from bba.measure.results import ResultRow, read_results
+from bba.measure.results import read_results
 from bba.model import Setting
 from bba.model.inference import logits_of
 from bba.predict import BudgetedClassifier
@@ -259,10 +259,6 @@ def results(path: Path) -> pd.DataFrame | str:
 @st.cache_data(max_entries=64, show_spinner=False)
 def _results(path: Path, stamp: tuple[int, int]) -> pd.DataFrame | str:
     try:
-        frame = read_results(path)
+        return read_results(path)
     except BBAError as error:
         return str(error)
-    numbers = frame[[field.name for field in fields(ResultRow) if field.type is not str]]
-    if frame.empty or frame.isna().any(axis=None) or len(numbers.select_dtypes("number").columns) < numbers.shape[1]:
-        return f"The results {path} are cut off or hold something else than rows: run `python -m bba compare` again."
-    return frame
