@@ -1,4 +1,4 @@
-"""The command line: `python -m bba COMMAND`. Flags, help and configuration files come from the recipes' signatures."""
+"""The command line: `python -m bba COMMAND`. Flags, help and configuration files come from the commands' signatures."""
 
 import argparse
 import inspect
@@ -13,21 +13,29 @@ from typing import Any, NoReturn
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
-from bba import recipes
+from bba.commands.bench import bench
+from bba.commands.compare import compare
+from bba.commands.distill import distill
+from bba.commands.evaluate import evaluate
+from bba.commands.export import export
+from bba.commands.list import list_checkpoints
+from bba.commands.predict import predict
+from bba.commands.prune import prune
+from bba.commands.train import train
 from bba.errors import BBAError
 from bba.output import Result
 from bba.settings import WORD, usual_settings
 
 COMMANDS: dict[str, Callable[..., Result]] = {
-    "train": recipes.train,
-    "distill": recipes.distill,
-    "evaluate": recipes.evaluate,
-    "predict": recipes.predict,
-    "prune": recipes.prune,
-    "bench": recipes.bench,
-    "export": recipes.export,
-    "compare": recipes.compare,
-    "list": recipes.list_checkpoints,
+    "train": train,
+    "distill": distill,
+    "evaluate": evaluate,
+    "predict": predict,
+    "prune": prune,
+    "bench": bench,
+    "export": export,
+    "compare": compare,
+    "list": list_checkpoints,
 }
 
 

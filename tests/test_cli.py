@@ -11,6 +11,7 @@ import pytest
 
 from bba.__main__ import COMMANDS, main
 from bba.checkpoints import Checkpoint
+from bba.commands.train import train
 from bba.data import sources
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.data.texts import TextData
@@ -18,7 +19,6 @@ from bba.output import Result
 from bba.predict import BudgetedClassifier
 from bba.pruning.cost import encoder_share
 from bba.pruning.surgery import prune_to
-from bba.recipes import train
 
 EVALUATE_ROW = {"budget", "ffn_budget", "cost", "accuracy", "macro_f1"}
 BENCH_ROW = {"budget", "ffn_budget", "median_ms", "iqr_ms", "speedup", "predicted_speedup"}

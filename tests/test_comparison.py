@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bba import recipes
+from bba.commands.compare import compare as run_comparison
 from bba.data import sources
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.data.texts import TextData
@@ -52,7 +52,7 @@ def compare(out, **options):
     defaults = {"budgets": BUDGETS, "seeds": "0", "limit": 80, "model": MODEL, "training": TRAINING}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "synthetic_data", small_data)
-        return recipes.compare("synthetic", out, **{**defaults, **options})
+        return run_comparison("synthetic", out, **{**defaults, **options})
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from test_backbones import WORDS, make_folder
 from transformers import AutoTokenizer, BertConfig, BertModel, DistilBertConfig, RobertaConfig, TrainerCallback
 
-from bba import recipes
+from bba.commands.distill import distill as run_distillation
 from bba.data import corpus, sources
 from bba.data.corpus import read_corpus
 from bba.data.texts import Split, TextData
@@ -67,7 +67,7 @@ def distill(teacher_folder, texts, tmp_path):
 
     def run(**given):
         usual = {"out": tmp_path / "student", "teacher": str(teacher_folder), "texts": texts, "distillation": SMALL}
-        return recipes.distill(**{**usual, **given})
+        return run_distillation(**{**usual, **given})
 
     return run
 

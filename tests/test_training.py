@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
-from bba import recipes
 from bba.__main__ import main
+from bba.commands import train as train_command
 from bba.data import sources
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.data.texts import TextData
@@ -540,7 +540,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path, quick, capsys, monkeypat
 
 
 def test_an_existing_checkpoint_is_not_trained_over(checkpoint_folder, quick, capsys, monkeypatch):
-    monkeypatch.setattr(recipes, "_fit", lambda *arguments: pytest.fail("trained"))
+    monkeypatch.setattr(train_command, "_fit", lambda *arguments: pytest.fail("trained"))
     assert main(["train", *FLAGS, "--out", str(checkpoint_folder)]) == 1
     assert "exists already" in capsys.readouterr().err
     assert not work_folder(checkpoint_folder).exists()
@@ -554,5 +554,5 @@ def test_texts_of_the_teaching_task_are_cut_where_a_shorter_model_ends(tmp_path,
         return fresh
 
     monkeypatch.setattr("bba.training.stages.train_stages", look)
-    recipes.train("synthetic", tmp_path / "out", model=replace(MODEL, max_length=16))
+    train_command.train("synthetic", tmp_path / "out", model=replace(MODEL, max_length=16))
     assert max(seen) == 16

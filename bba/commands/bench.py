@@ -1,0 +1,49 @@
+"""`bench`: latency of pruned models."""
+
+import logging
+from dataclasses import asdict
+from pathlib import Path
+
+from bba.commands.typed import settings_for
+from bba.output import Result, progress_bar, table
+
+logger = logging.getLogger(__name__)
+
+
+def bench(
+    checkpoint: Path,
+    budgets: str = "0.25,0.5,0.75",
+    batch: int = 1,
+    length: int | None = None,
+    threads: int = 1,
+    rounds: int = 15,
+) -> Result:
+    """Measure the latency of really pruned models, in turn with the unpruned one.
+
+    Args:
+        checkpoint: folder of the checkpoint.
+        budgets: settings with commas between, each a head budget or a pair HEAD:FFN.
+        batch: texts per call.
+        length: tokens per text; without it 64, or as many as the model reads.
+        threads: CPU threads.
+        rounds: how often each model is timed.
+    """
+    from bba.measure.latency import LatencySettings, measure_latency, usual_length
+    from bba.predict import BudgetedClassifier
+
+    classifier = BudgetedClassifier.from_pretrained(checkpoint)
+    if length is None:
+        length = usual_length(classifier.checkpoint.model.config)
+    settings = LatencySettings(batch=batch, length=length, threads=threads, rounds=rounds)
+    latency = measure_latency(
+        classifier.checkpoint.model,
+        settings_for(budgets, classifier),
+        settings,
+        progress_bar("measuring"),
+        lambda: logger.warning("Another measurement is running; waiting for it to end."),
+    )
+    values = {"checkpoint": classifier.name, **asdict(latency)}
+    head = f"{latency.cpu}, {latency.threads} thread(s), batch {latency.batch}, {latency.length} tokens, "
+    head += f"torch {latency.torch}, median of {latency.rounds} rounds; budget 0 is the model without attention"
+    columns = ("budget", "ffn_budget", "heads", "median_ms", "iqr_ms", "speedup", "predicted_speedup")
+    return Result(values, head + "\n" + table(columns, values["rows"]))
