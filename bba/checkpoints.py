@@ -1,6 +1,7 @@
 """The folder contract of a checkpoint: what is in it, and how it is written, read and listed."""
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -63,9 +64,31 @@ def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
             checkpoint.model.save_pretrained(inside, state_dict=stored)
         checkpoint.tokenizer.save_pretrained(inside)
         if checkpoint.report is not None:
-            text = json.dumps(checkpoint.report.to_json(), indent=1)
-            (inside / REPORT).write_text(text + "\n", encoding="utf-8")
+            (inside / REPORT).write_text(_text_of(checkpoint.report), encoding="utf-8")
         (inside / CARD).write_text(card, encoding="utf-8")
+
+
+def _text_of(report: Report) -> str:
+    return json.dumps(report.to_json(), indent=1) + "\n"
+
+
+def replace_report(folder: Path, report: Report, card: str) -> None:
+    """Put a report and a card in the place of those of a checkpoint, each whole or not at all.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".report.") as temporary:
+            for name, text in ((REPORT, _text_of(report)), (CARD, card)):
+                (Path(temporary) / name).write_text(text, encoding="utf-8")
+            for name in (REPORT, CARD):
+                os.replace(Path(temporary) / name, folder / name)
+    except OSError as error:
+        raise CheckpointError(
+            f"The report could not be written to {folder} ({error.strerror or error}): make room or choose a copy of "
+            "the checkpoint that you may change."
+        ) from error
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bba.export import Exported
+    from bba.measure.ladder import Routing
     from bba.measure.report import BudgetRow
     from bba.predict import Prediction
 
@@ -27,12 +28,12 @@ class Result:
         return json.dumps(self.values, ensure_ascii=False)
 
 
-def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]") -> Result:
-    """Return what is said of a checkpoint's accuracy on `count` texts of a split."""
+def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]", backend: str = "torch") -> Result:
+    """Return what is said of a checkpoint's accuracy on `count` texts of a split, run on a backend."""
     values = [asdict(row) for row in rows]
     columns = ("budget", "ffn_budget", "heads", "cost", "encoder_cost", *ACCURACY)
-    text = f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
-    return Result({"checkpoint": name, "split": split, "n": count, "rows": values}, text)
+    text = f"{name} in {backend}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
+    return Result({"checkpoint": name, "backend": backend, "split": split, "n": count, "rows": values}, text)
 
 
 def of_prediction(prediction: "Prediction") -> Result:
@@ -46,6 +47,7 @@ def of_prediction(prediction: "Prediction") -> Result:
         "ffn_budget": prediction.ffn_budget,
         "cost": prediction.cost,
         "encoder_cost": prediction.encoder_cost,
+        "backend": prediction.backend,
     }
     return Result({"rows": [row]}, _prediction_text(prediction))
 
@@ -62,6 +64,27 @@ def _prediction_text(prediction: "Prediction") -> str:
     if encoded.unknown >= MANY_UNKNOWN:
         lines.append(f"{encoded.unknown:.0%} of its words are unknown to this model: the answer means little.")
     return "\n".join(lines)
+
+
+def of_routing(name: str, routing: "Routing") -> Result:
+    """Return what is said of the per-input budgets that were chosen for a checkpoint."""
+    rows = [
+        {
+            "ladder": " > ".join(str(rung.setting) for rung in ladder.rungs),
+            "cost": ladder.validation.cost,
+            "accuracy": ladder.validation.accuracy,
+            "test_cost": ladder.test.cost,
+            "test_accuracy": ladder.test.accuracy,
+        }
+        for ladder in routing.ladders
+    ]
+    before, after = routing.test_errors
+    text = (
+        f"{name}: ladders chosen on validation, cost as a share of the dense encoder's FLOPs\n"
+        f"{table(tuple(rows[0]), rows)}\n"
+        f"Expected calibration error on test, mean of {len(routing.calibration)} budgets: {before:.4f} -> {after:.4f}."
+    )
+    return Result({"checkpoint": name, **asdict(routing)}, text)
 
 
 def of_export(exported: "Exported", texts: int) -> Result:

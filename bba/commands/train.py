@@ -97,14 +97,20 @@ def _report(
     """Measure a finished model on validation and, once, on test; then its latency."""
     import torch
 
+    from bba.measure.answers import answers_of
+    from bba.measure.ladder_choice import find_routing
     from bba.measure.latency import LatencySettings, cpu_name, measure_latency, usual_length
-    from bba.measure.metrics import grid, score_budgets, score_without_attention
+    from bba.measure.metrics import grid, score_all, score_without_attention
     from bba.measure.report import Report
     from bba.training.stages import encode, training_seconds
 
-    validation, test = encode(texts.validation, tokenizer), encode(texts.test, tokenizer)
     settings = grid(model.config)
     logger.info("measuring accuracy at %d settings, then latency", len(settings))
+    test_data = encode(texts.test, tokenizer)
+    validation, test = (
+        answers_of(model, data["input_ids"], data["labels"], settings, progress_bar(split))
+        for split, data in (("validation", encode(texts.validation, tokenizer)), ("test", test_data))
+    )
     return Report(
         task=texts.task,
         labels=list(texts.label_names),
@@ -115,10 +121,9 @@ def _report(
         recipe=recipe,
         training_seconds=training_seconds(folder),
         machine={"cpu": cpu_name(), "threads": torch.get_num_threads()},
-        validation=score_budgets(
-            model, validation["input_ids"], validation["labels"], settings, progress_bar("validation")
-        ),
-        test=score_budgets(model, test["input_ids"], test["labels"], settings, progress_bar("test")),
-        no_attention=score_without_attention(model, test["input_ids"], test["labels"]),
+        validation=score_all(validation),
+        test=score_all(test),
+        no_attention=score_without_attention(model, test_data["input_ids"], test_data["labels"]),
         latency=measure_latency(model, settings, LatencySettings(length=usual_length(model.config))),
+        routing=find_routing(validation, test),
     )

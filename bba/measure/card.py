@@ -1,6 +1,9 @@
 """The model card: a checkpoint's report in words and one table."""
 
+from typing import Any
+
 from bba.measure.report import Report
+from bba.model import Setting
 
 
 def _table(report: Report) -> str:
@@ -17,12 +20,46 @@ def _table(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _asked(parent: dict[str, Any]) -> Setting:
+    """Return the budgets that a pruned checkpoint was made with; older reports name the head budget alone."""
+    return Setting(parent["budget"], parent.get("ffn_budget", 1.0))
+
+
+def _routing(report: Report) -> str:
+    """Return the section on per-input budgets; nothing where none were chosen."""
+    if report.routing is None:
+        return ""
+    lines = [
+        "| budgets, climbed while unsure | mean cost | accuracy (95 % interval) | texts on each |",
+        "|---|---|---|---|",
+    ]
+    for ladder in report.routing.ladders:
+        test, shares = ladder.test, ", ".join(f"{share:.0%}" for share in ladder.test.shares)
+        names = " > ".join(f"{rung.setting}" for rung in ladder.rungs)
+        lines.append(
+            f"| {names} | {test.cost:.3f} | {test.accuracy:.2%} ({test.accuracy_low:.2%} to {test.accuracy_high:.2%}) "
+            f"| {shares} |"
+        )
+    before, after = report.routing.test_errors
+    rungs = "\n".join(lines)
+    return f"""
+## A budget for each text
+
+With `budget="auto"` a text starts at the first budget and climbs while the calibrated probability of its label is below
+a threshold. Temperatures and thresholds were fitted on validation; the table shows the test texts. Cost is all FLOPs
+spent, earlier tries included, over those of the dense encoder.
+
+{rungs}
+
+Expected calibration error on the test texts, mean of {len(report.routing.calibration)} budgets: {before:.4f} before the
+temperature, {after:.4f} after.
+"""
+
+
 def model_card(name: str, report: Report) -> str:
     """Return the card of a checkpoint as Markdown."""
     counts, latency = report.counts, report.latency
-    origin = (
-        f"Pruned from `{report.parent['name']}` at budget {report.parent['budget']:g}.\n\n" if report.parent else ""
-    )
+    origin = f"Pruned from `{report.parent['name']}` at budget {_asked(report.parent)}.\n\n" if report.parent else ""
     stages = ", ".join(
         f"{report.recipe['training'][stage]['epochs']:g} epochs {stage}" for stage in ("dense", "soft", "hard")
     )
@@ -63,7 +100,7 @@ at most {report.machine["threads"]} threads. All settings are in `report.json`.
 texts, one seed, with 95 % Wilson intervals. Latency is the median over {latency.rounds} rounds of really pruned models,
 timed in turn with the dense one: {latency.cpu}, {latency.threads} thread, batch {latency.batch}, {latency.length}
 tokens, torch {latency.torch}.
-
+{_routing(report)}
 ## Limits
 
 One seed: a difference smaller than the intervals is noise. Texts unlike the training texts, in other languages, or

@@ -7,12 +7,14 @@ import numpy as np
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
+from bba.measure.answers import Answers, answers_of
+from bba.backends import TORCH, Variants
 from bba.measure.report import BudgetRow
 from bba.model import BBAConfig, BBAForSequenceClassification, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import block_share, encoder_share, head_share
-from bba.pruning.plan import Plan, plan_at, without_attention
-from bba.pruning.surgery import prune
+from bba.pruning.plan import without_attention
+from bba.pruning.surgery import prune, pruned_config
 
 GRID = tuple(Setting(round(step / 20, 2)) for step in range(1, 21))
 """What is measured of a model without FFN dial: head budgets 0.05 to 1 in steps of 0.05."""
@@ -49,7 +51,7 @@ def score(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], la
     return score_answers(model.config, logits_of(model, rows).argmax(dim=-1).numpy(), labels)
 
 
-def score_answers(config: BBAConfig, predicted: np.ndarray, labels: Sequence[int]) -> BudgetRow:
+def score_answers(config: BBAConfig, predicted: np.ndarray, labels: Sequence[int] | np.ndarray) -> BudgetRow:
     """Score the classes that a model of this configuration gave, shape (texts,); see `score`."""
     truth = np.asarray(labels)
     classes = list(range(len(config.labels)))
@@ -79,15 +81,19 @@ def score_budgets(
     progress: Callable[[float], None] = lambda done: None,
 ) -> list[BudgetRow]:
     """Prune the model to each setting and score it; see `score`. `progress` hears the share that is done, in [0, 1]."""
-    scored: dict[Plan, BudgetRow] = {}  # Settings that keep the same units are the same model.
-    result = []
-    for number, setting in enumerate(settings, start=1):
-        plan = plan_at(model, *setting)
-        if plan not in scored:
-            scored[plan] = score(prune(model, plan, share=True).eval(), rows, labels)
-        result.append(replace(scored[plan], budget=setting.budget, ffn_budget=setting.ffn_budget))
-        progress(number / len(settings))
-    return result
+    return score_all(answers_of(model, rows, labels, settings, progress))
+
+
+def score_all(answers: Answers) -> list[BudgetRow]:
+    """Score the answers at every setting; see `score`."""
+    return [
+        replace(
+            score_answers(config, logits.argmax(axis=1), answers.labels),
+            budget=setting.budget,
+            ffn_budget=setting.ffn_budget,
+        )
+        for setting, config, logits in zip(answers.settings, answers.configs, answers.logits, strict=True)
+    ]
 
 
 def score_without_attention(

@@ -1,9 +1,10 @@
 """The report beside a checkpoint: all that a table or a chart shows, so that none of them loads weights."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from bba.errors import CheckpointError
+from bba.measure.ladder import Routing
 from bba.model import Setting
 
 FORMAT = 2
@@ -56,6 +57,8 @@ class LatencyRow:
     """Median over the rounds of dense time over this model's time in the same round."""
     predicted_speedup: float
     """Dense FLOPs over this model's FLOPs."""
+    backend: str = "torch"
+    """What it ran on: torch, onnx (float32) or onnx-int8, the latter two in onnxruntime."""
 
     @property
     def setting(self) -> Setting:
@@ -77,7 +80,13 @@ class Latency:
     """Version of torch."""
     date: str
     rows: list[LatencyRow]
-    """Dense first."""
+    """Dense in torch first, which the speed-ups are over; then backend by backend."""
+    onnxruntime: str | None = None
+    """Version of onnxruntime; None where nothing ran in it."""
+
+    def on(self, backend: str) -> "Latency":
+        """Return the same measurement with the rows of one backend only."""
+        return replace(self, rows=[row for row in self.rows if row.backend == backend])
 
     @property
     def ceiling(self) -> LatencyRow | None:
@@ -108,6 +117,8 @@ class Report:
     latency: Latency
     parent: dict[str, Any] | None = None
     """For a pruned checkpoint: the name it was pruned from, and the budgets."""
+    routing: Routing | None = None
+    """Per-input budgets; None where none were chosen, as for a pruned checkpoint."""
     format: int = FORMAT
 
     @property
@@ -148,7 +159,8 @@ class Report:
             latency = {**values["latency"], "rows": [LatencyRow(**row) for row in values["latency"]["rows"]]}
             rows = {split: [BudgetRow(**row) for row in values[split]] for split in ("validation", "test")}
             none = values["no_attention"] and BudgetRow(**values["no_attention"])
-            return cls(**{**values, **rows, "no_attention": none, "latency": Latency(**latency)})
+            routing = values.get("routing") and Routing.from_json(values["routing"])
+            return cls(**{**values, **rows, "no_attention": none, "latency": Latency(**latency), "routing": routing})
         except (KeyError, TypeError) as error:
             known = ", ".join(entry.name for entry in fields(cls))
             raise CheckpointError(f"report.json is not complete ({error}): expected the fields {known}.") from error
