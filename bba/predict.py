@@ -270,4 +270,5 @@ def _pruned_report(report: Report, name: str, asked: Setting, plan: Plan) -> Rep
         latency=replace(report.latency, rows=[dense, *filter(holds, pruned)]),
         no_attention=report.no_attention and (report.no_attention if holds(report.no_attention) else None),
         parent={"name": report.parent["name"] if report.parent else name, **asked._asdict()},
+        routing=None,  # Its ladders lead to budgets that are gone.
     )

@@ -73,6 +73,9 @@ class TrainSettings:
     """Texts per step."""
     score_learning_rate: float = 0.02
     """Learning rate of the scores of heads and feed-forward blocks."""
+    cost_weight: float = 0.0
+    """Power of a unit's FLOPs that its importance is divided by before the first order is made: 0 looks at importance
+    alone; more than that keeps cheap units longer, so that the same budget runs faster and is less accurate."""
     min_budget: float = 0.05
     """Smallest budget that training draws, for either dial."""
     distill_weight: float = 0.5
@@ -93,6 +96,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if not 0 < self.min_budget <= 1:
             raise TrainingError(f"--training.min_budget is {self.min_budget}: give a number above 0 and up to 1.")
+        if not 0 <= self.cost_weight <= 1:
+            raise TrainingError(f"--training.cost_weight is {self.cost_weight}: give a number from 0 to 1.")
         if not 0 <= self.distill_weight <= 1:
             raise TrainingError(f"--training.distill_weight is {self.distill_weight}: give a number from 0 to 1.")
         if not self.distill_temperature > 0:

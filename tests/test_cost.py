@@ -4,7 +4,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bba.model import BBAConfig, BBAForSequenceClassification
 from bba.model.modeling import eager_attention
-from bba.pruning.cost import block_share, dense_config, encoder_share, flops, head_share, parameters, predicted_speedup
+from bba.pruning.cost import (
+    block_share,
+    dense_config,
+    encoder_share,
+    flops,
+    head_share,
+    parameters,
+    predicted_speedup,
+    unit_flops,
+)
 
 CONFIGS = {
     "dense": {},
@@ -64,6 +73,16 @@ def test_parts_add_up(config):
         parts = (cost.embeddings, cost.projections, cost.scores_and_values, cost.ffn, cost.norms, cost.classifier)
         assert sum(parts) == cost.total
         assert cost.attention == cost.projections + cost.scores_and_values
+
+
+@every_config
+@pytest.mark.parametrize("length", [1, 17])
+def test_the_encoder_is_the_sum_of_its_units(config, length):
+    head, neuron = unit_flops(config, length)
+    assert (
+        sum(cost * len(kept) for cost, kept in zip(head, config.heads, strict=True)) == flops(config, length).attention
+    )
+    assert sum(cost * width for cost, width in zip(neuron, config.ffn_widths, strict=True)) == flops(config, length).ffn
 
 
 def test_attention_costs_in_proportion_to_the_heads():

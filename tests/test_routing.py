@@ -16,6 +16,7 @@ from bba.measure.metrics import GRID, score_budgets
 from bba.measure.report import Report
 from bba.model import Setting
 from bba.model.inference import logits_of
+from bba.predict import BudgetedClassifier
 from bba.pruning.cost import encoder_share
 from bba.pruning.surgery import prune_to
 from bba.routing import climb
@@ -195,3 +196,8 @@ def test_damaged_routing_is_refused_in_a_sentence(report, routing):
     del values["routing"]["ladders"][0]["rungs"][0]["threshold"]
     with pytest.raises(CheckpointError, match=r"report\.json is not complete"):
         Report.from_json(values)
+
+
+def test_a_pruned_checkpoint_does_not_keep_ladders_to_budgets_that_are_gone(classifier, report, routing):
+    whole = BudgetedClassifier(replace(classifier.checkpoint, report=replace(report, routing=routing)), "tiny")
+    assert whole.prune(0.5).report.routing is None

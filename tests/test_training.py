@@ -311,6 +311,19 @@ def test_first_scores_follow_importance(model, two_dials, tokenizer):
     assert started.ffn_gates.order()[0] % 3 == 0  # A layer's most important neurons are in its first block.
 
 
+def test_a_cost_weight_keeps_units_of_the_cheap_last_layer_longer(two_dials, tokenizer):
+    validation = encode(synthetic_split(30, "importance"), tokenizer)
+    places = []
+    for weight in (0.0, 0.5, 1.0):
+        started = copy.deepcopy(two_dials)
+        initialise_gates(started, validation, weight)
+        heads = [number // 4 for number in started.gates.order().tolist()]
+        blocks = [number // 3 for number in started.ffn_gates.order().tolist()]
+        places.append([sum(place for place, layer in enumerate(order) if layer == 2) for order in (heads, blocks)])
+    assert places[0][1] > places[1][1] >= places[2][1] == 0 + 1 + 2
+    assert places[0][0] >= places[1][0] >= places[2][0] < places[0][0]
+
+
 # The loss
 
 
@@ -394,6 +407,7 @@ def test_a_full_disk_ends_in_advice_and_the_run_can_go_on(tokenizer, uninterrupt
         (lambda: StageSettings(1, float("nan")), "learning rate nan"),
         (lambda: TrainSettings(min_budget=0), "--training.min_budget is 0"),
         (lambda: TrainSettings(distill_weight=1.5), "--training.distill_weight is 1.5"),
+        (lambda: TrainSettings(cost_weight=-1), "--training.cost_weight is -1"),
         (lambda: TrainSettings(batch_size=0), "--training.batch_size 0"),
         (lambda: ModelSettings(heads=0), "--model.heads"),
         (lambda: ModelSettings(dropout=1.5), "--model.dropout"),

@@ -8,13 +8,12 @@ from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from bba.measure.answers import Answers, answers_of
-from bba.backends import TORCH, Variants
 from bba.measure.report import BudgetRow
 from bba.model import BBAConfig, BBAForSequenceClassification, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import block_share, encoder_share, head_share
 from bba.pruning.plan import without_attention
-from bba.pruning.surgery import prune, pruned_config
+from bba.pruning.surgery import prune
 
 GRID = tuple(Setting(round(step / 20, 2)) for step in range(1, 21))
 """What is measured of a model without FFN dial: head budgets 0.05 to 1 in steps of 0.05."""

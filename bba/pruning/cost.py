@@ -48,7 +48,7 @@ def flops(config: BBAConfig, length: int) -> Cost:
     """
     C, T = config.hidden_size, length
     widths = [len(kept) * config.head_size for kept in config.heads]
-    computed = [T] * (config.num_hidden_layers - 1) + [1]
+    computed = _computed(config, T)
     return Cost(
         embeddings=0,
         projections=sum(4 * (Q + T) * C * width for Q, width in zip(computed, widths, strict=True)),
@@ -57,6 +57,18 @@ def flops(config: BBAConfig, length: int) -> Cost:
         norms=0,
         classifier=2 * C * C + 2 * C * len(config.labels),
     )
+
+
+def _computed(config: BBAConfig, length: int) -> list[int]:
+    """Return for each layer of how many positions its output is computed."""
+    return [length] * (config.num_hidden_layers - 1) + [1]
+
+
+def unit_flops(config: BBAConfig, length: int = USUAL_LENGTH) -> tuple[list[int], list[int]]:
+    """Return for each layer the FLOPs of one head, and of one feed-forward neuron; see `flops`."""
+    C, D, T = config.hidden_size, config.head_size, length
+    computed = _computed(config, T)
+    return [4 * (Q + T) * C * D + 4 * Q * T * D for Q in computed], [4 * Q * C for Q in computed]
 
 
 def parameters(config: BBAConfig) -> Cost:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from bba.model import BBAForSequenceClassification
+from bba.model import BBAConfig, BBAForSequenceClassification
+from bba.pruning.cost import unit_flops
 
 Scores = tuple[list[Tensor], list[Tensor]]
 """For each layer the scores of its heads, shape (n,), and of its neurons, shape (F,): the greater, the longer kept."""
@@ -38,6 +39,20 @@ def importance(model: BBAForSequenceClassification, batches: Iterable[dict[str, 
 
 def _by_layer(scores: Tensor, sizes: list[int]) -> list[Tensor]:
     return [layer / layer.norm().clamp_min(1e-12) for layer in scores.split(sizes)]
+
+
+def per_cost(scores: Scores, config: BBAConfig, power: float) -> Scores:
+    """Return scores divided by a power of what the unit costs: at 0 as they are, at 1 what counts is score per FLOP.
+
+    A unit of the last layer is cheap, as that layer computes one position only; yet a budget counts units. The weight
+    lets a model keep more of the cheap ones, so that a budget saves more.
+    """
+
+    def divided(layers: list[Tensor], costs: list[int]) -> list[Tensor]:
+        return [layer / (cost / max(costs)) ** power for layer, cost in zip(layers, costs, strict=True)]
+
+    heads, neurons = zip(scores, unit_flops(config), strict=True)
+    return divided(*heads), divided(*neurons)
 
 
 @torch.no_grad()

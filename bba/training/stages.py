@@ -20,7 +20,7 @@ from bba.data.texts import Split
 from bba.errors import TrainingError
 from bba.model import BBAForSequenceClassification, Setting
 from bba.model.inference import logits_of, pad
-from bba.pruning.importance import importance, set_order
+from bba.pruning.importance import importance, per_cost, set_order
 from bba.settings import TrainSettings
 from bba.training.trainer import BudgetTrainer, Clock, Stage
 
@@ -53,9 +53,16 @@ def labelled_batches(dataset: Dataset, pad_token_id: int) -> list[dict[str, Tens
     ]
 
 
-def initialise_gates(model: BBAForSequenceClassification, validation: Dataset) -> None:
-    """Put heads and feed-forward blocks in the order of their importance to the dense model, in place."""
-    set_order(model, importance(model, labelled_batches(validation, model.config.pad_token_id)))
+def initialise_gates(model: BBAForSequenceClassification, validation: Dataset, cost_weight: float = 0.0) -> None:
+    """Put heads and feed-forward blocks in the order of their importance to the dense model, in place.
+
+    Args:
+        model: the trained dense model.
+        validation: texts that importance is estimated on.
+        cost_weight: see `TrainSettings.cost_weight`.
+    """
+    scores = importance(model, labelled_batches(validation, model.config.pad_token_id))
+    set_order(model, per_cost(scores, model.config, cost_weight))
 
 
 def last_state(folder: Path) -> Path | None:
@@ -122,6 +129,13 @@ def _clock(trainer: BudgetTrainer) -> Clock:
     return next(callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Clock))
 
 
+def set_trainable(model: BBAForSequenceClassification, stage: Stage, settings: TrainSettings) -> None:
+    """Let a stage train what it is to train, in place: gates after the dense stage, embeddings unless frozen."""
+    for gates in filter(None, (model.gates, model.ffn_gates)):
+        gates.requires_grad_(stage != "dense")
+    model.encoder.embeddings.requires_grad_(not settings.freeze_embeddings)
+
+
 def run_stage(
     stage: Stage,
     model: BBAForSequenceClassification,
@@ -146,9 +160,7 @@ def run_stage(
     if done.is_dir():
         return BBAForSequenceClassification.from_pretrained(done, dtype=torch.float32)
     train, validation = data
-    for gates in filter(None, (model.gates, model.ffn_gates)):
-        gates.requires_grad_(stage != "dense")
-    model.encoder.embeddings.requires_grad_(not settings.freeze_embeddings)
+    set_trainable(model, stage, settings)
     trainer = BudgetTrainer(
         model,
         stage,
@@ -218,6 +230,6 @@ def gate_stages(
 
     The training texts need the teacher's logits, from `with_teacher`.
     """
-    initialise_gates(model, taught[1])
+    initialise_gates(model, taught[1], settings.cost_weight)
     model = run_stage("soft", model, tokenizer, taught, settings, folder / "2-soft", fixed)
     return run_stage("hard", model, tokenizer, taught, settings, folder / "3-hard", fixed)

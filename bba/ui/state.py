@@ -19,6 +19,7 @@ from bba.measure.metrics import wilson
 from bba.measure.report import BudgetRow, Latency, Report
 from bba.measure.results import read_results
 from bba.model import Setting
+from bba.model.backbones import MINI
 from bba.model.inference import logits_of
 from bba.predict import BudgetedClassifier
 
@@ -74,10 +75,10 @@ def checkpoints_root() -> Path:
 
 
 def candidate_folders(root: Path) -> list[Path]:
-    """Return all folders in `root` but hidden ones and those of runs that are not finished."""
+    """Return all folders in `root` but hidden ones, those of runs that are not finished, and that of encoders."""
     if not root.is_dir():
         return []
-    folders = (path for path in root.iterdir() if path.is_dir())
+    folders = (path for path in root.iterdir() if path.is_dir() and path.name != MINI.parent.name)
     return sorted(path for path in folders if not path.name.startswith(".") and path.suffix != ".training")
 
 
