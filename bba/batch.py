@@ -8,10 +8,7 @@ import pandas as pd
 
 from bba.data.tables import find_text_column, iter_batches
 from bba.errors import DataError
-from bba.predict import BudgetedClassifier
-
-Asked = tuple[float | None, float]
-"""Head budget, None for all heads that are there, and FFN budget."""
+from bba.predict import AUTO, Asked, BudgetedClassifier
 
 
 def classify_file(
@@ -19,7 +16,8 @@ def classify_file(
 ) -> tuple[int, int]:
     """Write `source`'s rows with label, probability and budget to the CSV `target`, which appears when it is complete.
 
-    Where the feed-forward part is cut too, its budget follows in a column of its own. A column of the source that has
+    Where the feed-forward part is cut too, its budget follows in a column of its own; with budget "auto", what each row
+    cost comes last. A column of the source that has
     one of these names keeps it; ours is then called `predicted_label`, and so on. A row without text gets empty cells.
 
     Returns:
@@ -46,8 +44,15 @@ def classify_file(
     return rows, blank
 
 
+def _added(classifier: BudgetedClassifier, asked: Asked) -> list[str]:
+    """Return the names of the columns that are added."""
+    auto = asked.budget == AUTO
+    both = asked.ffn_budget < 1 or (auto and classifier.has_ffn_dial)
+    return ["label", "probability", "budget", *(["ffn_budget"] if both else []), *(["encoder_cost"] if auto else [])]
+
+
 def _classify(classifier: BudgetedClassifier, batch: pd.DataFrame, column: str, asked: Asked) -> pd.DataFrame:
-    added = ["label", "probability", "budget", *(["ffn_budget"] if asked[1] < 1 else [])]
+    added = _added(classifier, asked)
     names = {name: f"predicted_{name}" if name in batch.columns else name for name in added}
     texts = batch[column].str.replace("\0", "", regex=False)
     filled = texts.str.strip() != ""

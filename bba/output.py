@@ -47,6 +47,9 @@ def of_prediction(prediction: "Prediction") -> Result:
         "ffn_budget": prediction.ffn_budget,
         "cost": prediction.cost,
         "encoder_cost": prediction.encoder_cost,
+        "tried": [
+            {**asdict(step.rung), "label": step.label, "probability": step.probability} for step in prediction.tried
+        ],
     }
     return Result({"rows": [row]}, _prediction_text(prediction))
 
@@ -58,6 +61,9 @@ def _prediction_text(prediction: "Prediction") -> str:
     lines = [f"{label:20} {value:.4f}" for label, value in prediction.probabilities.items()]
     cost = f"{prediction.heads} heads ({prediction.encoder_cost:.3f} of the encoder's cost)"
     lines.append(f"-> {prediction.label}, with {cost}")
+    for step in prediction.tried:
+        line = f"   budget {step.rung.setting}: {step.label} {step.probability:.4f}"
+        lines.append(f"{line}, at least {step.rung.threshold:.4f} asked" if step.rung.threshold else line)
     if encoded.tokens > len(encoded.ids):
         lines.append(f"The text has {encoded.tokens} tokens; the first {len(encoded.ids)} were read.")
     if encoded.unknown >= MANY_UNKNOWN:
@@ -81,7 +87,7 @@ def of_routing(name: str, routing: "Routing") -> Result:
     text = (
         f"{name}: ladders chosen on validation, cost as a share of the dense encoder's FLOPs\n"
         f"{table(tuple(rows[0]), rows)}\n"
-        f"Expected calibration error on test, mean of {len(routing.calibration)} budgets: {before:.4f} -> {after:.4f}."
+        f"Expected calibration error on test, mean of {len(routing.fixed)} budgets: {before:.4f} -> {after:.4f}."
     )
     return Result({"checkpoint": name, **asdict(routing)}, text)
 

@@ -5,23 +5,28 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bba import checkpoints
 from bba.checkpoints import Checkpoint
-from bba.errors import DataError
+from bba.errors import BudgetError, CheckpointError, DataError
 from bba.measure.card import model_card
+from bba.measure.ladder import Ladder, Rung
 from bba.measure.report import BudgetRow, LatencyRow, Report
 from bba.model import BBAForSequenceClassification, BudgetGates, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import block_share, encoder_share, head_share
 from bba.pruning.plan import Plan, everything, plan_at, positions
 from bba.pruning.surgery import prune
+from bba.routing import climb
 
 MANY_UNKNOWN = 0.3
 """From this share of unknown words on, people are warned that an answer means little."""
+AUTO: Final = "auto"
+"""Stands for a head budget where each text is to get one of its own."""
 MAX_VARIANTS = 8
 """Pruned models kept at a time; making one takes some ten milliseconds."""
 
@@ -37,6 +42,27 @@ class Encoded:
     """Share of the text's own tokens that the tokenizer does not know, in [0, 1]."""
 
 
+class Asked(NamedTuple):
+    """The budget asked for, in the order of `BudgetedClassifier.predict`, which tells what each part means."""
+
+    budget: float | Literal["auto"] | None = None
+    ffn_budget: float = 1.0
+    target_cost: float | None = None
+    target_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A budget that a text was tried at."""
+
+    rung: Rung
+    """The budgets, and the probability that the answer had to have there for the text to stay."""
+    label: str
+    """The answer there."""
+    probability: float
+    """Its calibrated probability."""
+
+
 @dataclass(frozen=True)
 class Prediction:
     """What the model says of a text."""
@@ -46,17 +72,20 @@ class Prediction:
     probabilities: dict[str, float]
     """Probability of each label, in the order of the labels; they add up to 1."""
     budget: float
-    """The head budget asked for."""
+    """The head budget asked for; with budget "auto" the one that gave the answer."""
     ffn_budget: float
-    """The FFN budget asked for; 1 where only attention is cut."""
+    """The FFN budget, likewise; 1 where only attention is cut."""
     cost: float
     """Share of the dense model's heads that was there."""
     encoder_cost: float
-    """Share of the dense encoder's FLOPs, attention and feed-forward part together, for a text of 64 tokens."""
+    """Share of the dense encoder's FLOPs, attention and feed-forward part together, for a text of 64 tokens. With
+    budget "auto", for the tokens of this text, and all that was tried counts."""
     heads: int
     """Attention heads that were there."""
     encoded: Encoded
     """What the model read."""
+    tried: tuple[Step, ...] = ()
+    """With budget "auto" what was tried, the cheapest first; the last one gave the answer."""
 
     @property
     def probability(self) -> float:
@@ -169,24 +198,65 @@ class BudgetedClassifier:
         """Return texts as the model reads them; see `encode`."""
         return encode(self.checkpoint.tokenizer, texts, self.checkpoint.model.config.max_position_embeddings)
 
+    def ladder(self, target_cost: float | None = None, target_accuracy: float | None = None) -> Ladder:
+        """Return the budgets that texts climb with budget "auto", chosen on validation when it was trained.
+
+        Args:
+            target_cost: mean share of the dense encoder's FLOPs, in (0, 1], that is not to be passed.
+            target_accuracy: accuracy, in (0, 1], to be reached as cheaply as possible. With neither of the two it is
+                that of the largest budget.
+
+        Raises:
+            BudgetError: both targets are given, or what is given cannot be met.
+            CheckpointError: no ladders were chosen for this checkpoint.
+        """
+        if target_cost is not None and target_accuracy is not None:
+            raise BudgetError("A target cost and a target accuracy are given: give one of them.")
+        if self.report is None or self.report.routing is None:
+            raise CheckpointError(
+                f"{self.name} has no budgets per text: give a number as budget, or, for a checkpoint that was not "
+                "pruned, choose them with `python -m bba calibrate`."
+            )
+        if target_cost is not None:
+            return self.report.routing.within(target_cost)
+        if target_accuracy is None:
+            target_accuracy = max(self.report.validation, key=lambda row: row.encoder_cost).accuracy
+        return self.report.routing.reaching(target_accuracy)
+
     def predict(
-        self, texts: Sequence[str], budget: float | None = None, ffn_budget: float = 1.0, batch_size: int = 64
+        self,
+        texts: Sequence[str],
+        budget: float | Literal["auto"] | None = None,
+        ffn_budget: float = 1.0,
+        target_cost: float | None = None,
+        target_accuracy: float | None = None,
+        batch_size: int = 64,
     ) -> list[Prediction]:
-        """Classify texts at a setting, in their order.
+        """Classify texts, in their order, at a setting or each at a budget of its own.
 
         Args:
             texts: any number of them; long ones are cut, which `Prediction.encoded` tells.
-            budget: head budget in (0, 1]; None asks for all that is there.
-            ffn_budget: FFN budget in (0, 1]; 1 leaves the feed-forward part as it is.
-            batch_size: texts at a time; it does not change the answers.
+            budget: head budget in (0, 1]; None asks for all that is there. "auto" tries each text at a small budget
+                first and goes on to larger ones while the answer is not sure enough.
+            ffn_budget: FFN budget in (0, 1]; 1 leaves the feed-forward part as it is, or, with "auto", to the choice.
+            target_cost: for "auto", see `ladder`.
+            target_accuracy: for "auto", see `ladder`.
+            batch_size: texts at a time; it changes neither answers nor budgets.
 
         Raises:
-            BudgetError: see `at`.
+            BudgetError: see `at` and `ladder`.
+            CheckpointError: see `ladder`.
             DataError: `texts` is one string, one of them is blank or no text, or `batch_size` is below 1.
         """
         _check_texts(texts)
         if batch_size < 1:
             raise DataError(f"The batch_size is {batch_size}: give at least 1.")
+        if budget == AUTO:
+            if ffn_budget != 1:
+                raise BudgetError('Budget "auto" chooses the FFN budget too: leave it out.')
+            return self._climbing(texts, self.ladder(target_cost, target_accuracy), batch_size)
+        if target_cost is not None or target_accuracy is not None:
+            raise BudgetError('A target cost or accuracy is for budget "auto" only: leave it out, or ask for "auto".')
         model = self.at(budget, ffn_budget)
         encoded = self.encode(texts)
         logits = logits_of(model, [one.ids for one in encoded], batch_size)
@@ -212,6 +282,24 @@ class BudgetedClassifier:
             heads=model.config.num_kept_heads,
             encoded=encoded,
         )
+
+    def _climbing(self, texts: Sequence[str], ladder: Ladder, batch_size: int) -> list[Prediction]:
+        if not texts:
+            return []
+        encoded = self.encode(texts)
+        done = climb(self.at, [one.ids for one in encoded], ladder.rungs, batch_size)
+        predictions = []
+        for row in zip(texts, encoded, done.tried, done.costs, strict=True):
+            text, read, tried, cost = row
+            steps = tuple(self._step(*pair) for pair in zip(ladder.rungs, tried, strict=False))
+            asked = steps[-1].rung.setting
+            answer = self._prediction(text, read, tried[-1], model=self.at(*asked), asked=asked)
+            predictions.append(replace(answer, encoder_cost=cost, tried=steps))
+        return predictions
+
+    def _step(self, rung: Rung, probabilities: Tensor) -> Step:
+        best = int(probabilities.argmax())
+        return Step(rung, self.labels[best], float(probabilities[best]))
 
     def prune(self, budget: float, ffn_budget: float = 1.0) -> "BudgetedClassifier":
         """Return a classifier that has only what a setting pays for; it can be pruned again, to less.

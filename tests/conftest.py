@@ -4,7 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -13,6 +13,8 @@ from bba.checkpoints import Checkpoint, round_to_half
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.data.synthetic import synthetic_tokenizer as make_tokenizer
 from bba.measure import latency
+from bba.measure.answers import answers_of
+from bba.measure.ladder_choice import find_routing
 from bba.measure.metrics import GRID, score_budgets, score_without_attention
 from bba.measure.report import Report
 from bba.model import BBAConfig, BBAForSequenceClassification
@@ -99,3 +101,30 @@ def checkpoint_folder(model, tokenizer, report, tmp_path_factory):
 def classifier(checkpoint_folder):
     """Return the checkpoint, loaded. Do not change it."""
     return BudgetedClassifier.from_pretrained(checkpoint_folder)
+
+
+@pytest.fixture(scope="session")
+def routing_texts():
+    return {name: synthetic_split(200, f"routing/{name}") for name in ("validation", "test")}
+
+
+@pytest.fixture(scope="session")
+def answers(model, tokenizer, routing_texts):
+    """Return what the model says of 200 texts a split at budgets 0.25, 0.5 and 1."""
+    settings = [GRID[4], GRID[9], GRID[19]]
+    splits = {name: encode(texts, tokenizer) for name, texts in routing_texts.items()}
+    return {name: answers_of(model, split["input_ids"], split["labels"], settings) for name, split in splits.items()}
+
+
+@pytest.fixture(scope="session")
+def routing(answers):
+    return find_routing(answers["validation"], answers["test"])
+
+
+@pytest.fixture(scope="session")
+def routed_folder(model, tokenizer, report, routing, tmp_path_factory):
+    """Return the folder of a checkpoint with budgets per text. Do not change it: copy it."""
+    folder = tmp_path_factory.mktemp("routed") / "routed"
+    checkpoint = Checkpoint(model, tokenizer, replace(report, routing=routing))
+    BudgetedClassifier(checkpoint, folder.name).save_pretrained(folder)
+    return folder

@@ -2,12 +2,12 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from bba.data.synthetic import synthetic_split
+from bba.__main__ import main
 from bba.errors import BudgetError, CheckpointError
-from bba.measure.answers import answers_of
 from bba.measure.calibration import calibration_error, confidences, fit_temperature
 from bba.measure.card import model_card
 from bba.measure.ladder import Rung
@@ -26,18 +26,13 @@ SETTINGS = [GRID[4], GRID[9], GRID[19]]
 
 
 @pytest.fixture(scope="module")
-def splits(tokenizer):
-    return {name: encode(synthetic_split(200, f"routing/{name}"), tokenizer) for name in ("validation", "test")}
+def splits(tokenizer, routing_texts):
+    return {name: encode(texts, tokenizer) for name, texts in routing_texts.items()}
 
 
 @pytest.fixture(scope="module")
-def answers(model, splits):
-    return {name: answers_of(model, split["input_ids"], split["labels"], SETTINGS) for name, split in splits.items()}
-
-
-@pytest.fixture(scope="module")
-def routing(answers):
-    return find_routing(answers["validation"], answers["test"])
+def routed(routed_folder):
+    return BudgetedClassifier.from_pretrained(routed_folder)
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +137,18 @@ def test_ladders_are_chosen_on_validation_and_each_is_better_and_dearer_than_the
     ]
 
 
+def test_fixed_budgets_stand_beside_the_ladders(answers, routing):
+    split = answers["test"]
+    costs = split.encoder_flops().sum(axis=1) / split.dense_flops()
+    assert [row.setting for row in routing.fixed] == SETTINGS
+    np.testing.assert_allclose([row.test_cost for row in routing.fixed], costs)
+    np.testing.assert_allclose([row.test_accuracy for row in routing.fixed], split.right.mean(axis=1))
+    for ladder in routing.ladders:
+        if len(ladder.rungs) == 1:
+            one = next(row for row in routing.fixed if row.setting == ladder.rungs[0].setting)
+            assert (one.test_cost, one.test_accuracy) == pytest.approx((ladder.test.cost, ladder.test.accuracy))
+
+
 def test_shares_by_label_and_by_length_add_up_to_the_whole(answers, routing):
     labels, lengths = answers["test"].labels, answers["test"].lengths
     assert routing.lengths[-1] == lengths.max()
@@ -154,7 +161,7 @@ def test_shares_by_label_and_by_length_add_up_to_the_whole(answers, routing):
 
 def test_temperature_helps_where_a_model_is_overconfident(answers):
     loud = {name: replace(split, logits=split.logits * 8) for name, split in answers.items()}
-    for row in find_routing(loud["validation"], loud["test"]).calibration:
+    for row in find_routing(loud["validation"], loud["test"]).fixed:
         assert row.temperature > 1
         assert row.validation_after < row.validation_before
         assert row.test_after < row.test_before
@@ -198,6 +205,97 @@ def test_damaged_routing_is_refused_in_a_sentence(report, routing):
         Report.from_json(values)
 
 
-def test_a_pruned_checkpoint_does_not_keep_ladders_to_budgets_that_are_gone(classifier, report, routing):
-    whole = BudgetedClassifier(replace(classifier.checkpoint, report=replace(report, routing=routing)), "tiny")
-    assert whole.prune(0.5).report.routing is None
+def test_a_pruned_checkpoint_does_not_keep_ladders_to_budgets_that_are_gone(routed):
+    assert routed.prune(0.5).report.routing is None
+
+
+# Asking for a budget per text
+
+TARGETED = {"target_cost": 0.9}
+
+
+def test_each_text_gets_the_answer_of_the_budget_where_it_stays(routed, routing, routing_texts):
+    texts = routing_texts["test"].texts
+    ladder = routing.within(0.9)
+    done = climb(routed.at, [one.ids for one in routed.encode(texts)], ladder.rungs)
+    predictions = routed.predict(texts, "auto", target_cost=0.9)
+    assert [len(one.tried) - 1 for one in predictions] == done.rungs
+    assert [one.encoder_cost for one in predictions] == done.costs
+    for one in predictions:
+        assert [step.rung for step in one.tried] == ladder.rungs[: len(one.tried)]
+        assert (one.budget, one.ffn_budget) == one.tried[-1].rung.setting
+        assert (one.label, one.probability) == (one.tried[-1].label, one.tried[-1].probability)
+        assert one.heads == routed.at(one.budget).config.num_kept_heads
+    truths = [routed.labels[label] for label in routing_texts["test"].labels]
+    right = [one.label == truth for one, truth in zip(predictions, truths, strict=True)]
+    assert np.mean(right) == pytest.approx(ladder.test.accuracy)
+
+
+def test_without_a_target_texts_get_the_accuracy_of_the_largest_budget_as_cheaply_as_can_be(routed, report):
+    ladder = routed.ladder()
+    assert ladder == routed.ladder(target_accuracy=report.validation[-1].accuracy)
+    assert ladder.validation.accuracy >= report.validation[-1].accuracy
+
+
+def test_a_fixed_budget_tries_nothing(routed):
+    assert routed.predict(["hat? tom:hat"], 0.5)[0].tried == ()
+    assert routed.predict([], "auto") == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"budget": "auto", "ffn_budget": 0.5}, 'Budget "auto" chooses the FFN budget too: leave it out'),
+        ({"budget": 0.5, "target_cost": 0.5}, 'A target cost or accuracy is for budget "auto" only'),
+        ({"target_accuracy": 0.5}, 'A target cost or accuracy is for budget "auto" only'),
+        ({"budget": "auto", "target_cost": 0.9, "target_accuracy": 0.5}, "give one of them"),
+        ({"budget": "auto", "target_cost": 1.5}, "give a share above 0 and up to 1"),
+        ({"budget": "auto", "target_accuracy": 1.5}, "cannot be met"),
+        ({"budget": "automatic"}, "The budget 'automatic' is not usable"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_with_auto_is_refused_in_a_sentence(routed, asked, message):
+    for texts in (["hat? tom:hat"], []):
+        with pytest.raises(BudgetError, match=message):
+            routed.predict(texts, **asked)
+
+
+def test_a_checkpoint_without_budgets_per_text_says_how_to_get_them(classifier):
+    with pytest.raises(CheckpointError, match=r"has no budgets per text: .* `python -m bba calibrate`"):
+        classifier.predict(["hat? tom:hat"], "auto")
+
+
+def test_the_command_says_what_was_tried(routed, routed_folder, capsys):
+    command = ["predict", str(routed_folder), "--text", "hat? tom:hat", "--budget", "auto", "--target-cost", "0.9"]
+    assert main([*command, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    (expected,) = routed.predict(["hat? tom:hat"], "auto", **TARGETED)
+    assert (row["label"], row["budget"]) == (expected.label, expected.budget)
+    assert row["encoder_cost"] == pytest.approx(expected.encoder_cost)
+    assert [step["threshold"] for step in row["tried"]] == [step.rung.threshold for step in expected.tried]
+    assert main(command) == 0
+    assert f"budget {expected.tried[0].rung.setting}: {expected.tried[0].label}" in capsys.readouterr().out
+
+
+def test_a_file_gets_a_budget_for_each_row(routed, routed_folder, routing_texts, tmp_path, capsys):
+    texts = routing_texts["test"].texts[:50]
+    pd.DataFrame({"text": texts}).to_csv(tmp_path / "in.csv", index=False)
+    files = ["--input", str(tmp_path / "in.csv"), "--output", str(tmp_path / "out.csv")]
+    assert main(["predict", str(routed_folder), *files, "--budget", "auto", "--target-cost", "0.9"]) == 0
+    written = pd.read_csv(tmp_path / "out.csv")
+    assert list(written.columns) == ["text", "label", "probability", "budget", "encoder_cost"]
+    expected = routed.predict(texts, "auto", **TARGETED)
+    assert written["label"].tolist() == [one.label for one in expected]
+    assert written["budget"].tolist() == [one.budget for one in expected]
+    np.testing.assert_allclose(written["encoder_cost"], [one.encoder_cost for one in expected])
+    assert written["budget"].nunique() > 1
+
+
+@pytest.mark.parametrize("more", [["--ffn-budget", "0.5"], ["--target-cost", "7"]], ids=str)
+def test_a_file_is_not_read_before_what_is_asked_is_seen_to_be_good(routed_folder, tmp_path, capsys, more):
+    files = ["--input", str(tmp_path / "none.csv"), "--output", str(tmp_path / "out.csv")]
+    assert main(["predict", str(routed_folder), *files, "--budget", "auto", *more]) == 1
+    error = capsys.readouterr().err
+    assert "none.csv" not in error
+    assert error.count("\n") == 1

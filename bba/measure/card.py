@@ -51,7 +51,7 @@ spent, earlier tries included, over those of the dense encoder.
 
 {rungs}
 
-Expected calibration error on the test texts, mean of {len(report.routing.calibration)} budgets: {before:.4f} before the
+Expected calibration error on the test texts, mean of {len(report.routing.fixed)} budgets: {before:.4f} before the
 temperature, {after:.4f} after.
 """
 

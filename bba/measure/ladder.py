@@ -60,16 +60,26 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Expected calibration error at a setting, before and after the temperature."""
+class Fixed:
+    """A setting that every text gets: what ladders compete with, and how far its probabilities mean what they say."""
 
     budget: float
     ffn_budget: float
     temperature: float
+    test_cost: float
+    """FLOPs over those of the dense encoder on the same test texts, as the cost of a ladder."""
+    test_accuracy: float
     validation_before: float
+    """Expected calibration error without the temperature."""
     validation_after: float
+    """The same with it."""
     test_before: float
     test_after: float
+
+    @property
+    def setting(self) -> Setting:
+        """The asked budgets."""
+        return Setting(self.budget, self.ffn_budget)
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,8 @@ class Routing:
 
     lengths: list[int]
     """Longest text, in tokens, of each range of lengths."""
-    calibration: list[Calibration]
+    fixed: list[Fixed]
+    """Every measured setting for itself."""
     ladders: list[Ladder]
     """The most accurate one for each target cost, the cheapest first; each is more accurate on validation than the
     one before."""
@@ -86,8 +97,8 @@ class Routing:
     @property
     def test_errors(self) -> tuple[float, float]:
         """Expected calibration error on test before and after the temperature, means over the settings."""
-        before = [row.test_before for row in self.calibration]
-        return sum(before) / len(before), sum(row.test_after for row in self.calibration) / len(before)
+        before = [row.test_before for row in self.fixed]
+        return sum(before) / len(before), sum(row.test_after for row in self.fixed) / len(before)
 
     def within(self, target_cost: float) -> Ladder:
         """Return the most accurate ladder, on validation, whose mean cost there is no more than a target.
@@ -134,4 +145,4 @@ class Routing:
             )
             for ladder in values["ladders"]
         ]
-        return cls(values["lengths"], [Calibration(**row) for row in values["calibration"]], ladders)
+        return cls(values["lengths"], [Fixed(**row) for row in values["fixed"]], ladders)

@@ -9,7 +9,7 @@ import pandas as pd
 from bba.measure.answers import Answers
 from bba.measure.calibration import calibration_error, confidences, fit_temperature
 from bba.measure.choice import unbeaten
-from bba.measure.ladder import DECIMALS, Calibration, Climbed, Ladder, Routing, Rung
+from bba.measure.ladder import DECIMALS, Climbed, Fixed, Ladder, Routing, Rung
 from bba.measure.metrics import wilson
 
 TARGETS = tuple(round(step / 20, 2) for step in range(1, 21))
@@ -37,7 +37,7 @@ def find_routing(validation: Answers, test: Answers) -> Routing:
         rungs = [Rung(*validation.settings[place], temperatures[place], threshold) for place, threshold in steps]
         sides = [_climbed(split, _confidence(split, temperatures), steps, lengths) for split in (validation, test)]
         ladders.append(Ladder(rungs, *sides))
-    return Routing(lengths, _calibration(validation, test, temperatures), ladders)
+    return Routing(lengths, _fixed(validation, test, temperatures), ladders)
 
 
 def _confidence(split: Answers, temperatures: Sequence[float]) -> np.ndarray:
@@ -46,15 +46,17 @@ def _confidence(split: Answers, temperatures: Sequence[float]) -> np.ndarray:
     return np.stack([confidences(logits, temperature) for logits, temperature in pairs]).round(DECIMALS)
 
 
-def _calibration(validation: Answers, test: Answers, temperatures: Sequence[float]) -> list[Calibration]:
+def _fixed(validation: Answers, test: Answers, temperatures: Sequence[float]) -> list[Fixed]:
     ones = [1.0] * len(temperatures)
     errors = [
         [calibration_error(*pair) for pair in zip(_confidence(split, scale), split.right, strict=True)]
         for split in (validation, test)
         for scale in (ones, temperatures)
     ]
-    rows = zip(validation.settings, temperatures, zip(*errors, strict=True), strict=True)
-    return [Calibration(*setting, temperature, *four) for setting, temperature, four in rows]
+    costs = (test.encoder_flops().sum(axis=1) / test.dense_flops()).tolist()
+    accuracies = test.right.mean(axis=1).tolist()
+    rows = zip(validation.settings, temperatures, costs, accuracies, zip(*errors, strict=True), strict=True)
+    return [Fixed(*setting, temperature, cost, accuracy, *four) for setting, temperature, cost, accuracy, four in rows]
 
 
 def _best_ladders(split: Answers, temperatures: Sequence[float]) -> list[list[Step]]:
