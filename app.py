@@ -20,6 +20,7 @@ page = st.navigation(
         "Explore": [
             st.Page("pages/explore/budget.py", title="Budget", icon=":material/tune:", default=True),
             st.Page("pages/explore/classify.py", title="Classify", icon=":material/label:"),
+            st.Page("pages/explore/inputs.py", title="Inputs", icon=":material/alt_route:"),
         ],
         "Measure": [
             st.Page("pages/measure/latency.py", title="Latency", icon=":material/timer:"),

@@ -242,7 +242,7 @@ def test_no_page_interprets_html(root):
 def test_picking_an_example_fills_the_box(root):
     at = opened(CLASSIFY)
     wanted = examples("synthetic")[3]
-    ran(at.selectbox(key="example").set_value(wanted).run())
+    ran(at.selectbox(key="example_classify").set_value(wanted).run())
     assert at.text_area(key="text_classify").value == wanted
 
 

@@ -239,8 +239,8 @@ def frontier(frame: pd.DataFrame, setting: Setting, target_ms: float | None) -> 
         x=now["median_ms"], y=now["accuracy"], mode="markers", name="chosen now", marker=mark, hoverinfo="skip"
     )
     _time_lines(figure, frame, target_ms)
-    figure.update_xaxes(title="latency (milliseconds per call)", nticks=7, range=_span(frame["median_ms"]))
-    figure.update_yaxes(title="accuracy (axis not from 0)", range=_span(pd.concat([scored["low"], scored["high"]])))
+    figure.update_xaxes(title="latency (milliseconds per call)", nticks=7, range=span(frame["median_ms"]))
+    figure.update_yaxes(title="accuracy (axis not from 0)", range=span(pd.concat([scored["low"], scored["high"]])))
     return figure
 
 
@@ -274,7 +274,7 @@ def _time_lines(figure: go.Figure, frame: pd.DataFrame, target_ms: float | None)
         )  # fmt: skip
 
 
-def _span(values: "pd.Series[float]") -> list[float]:
+def span(values: "pd.Series[float]") -> list[float]:
     """Return the ends of an axis that shows all values with some room."""
     room = 0.08 * (values.max() - values.min()) or 0.01
     return [values.min() - room, values.max() + room]

@@ -4,7 +4,6 @@ import pandas as pd
 import streamlit as st
 
 from bba.ui import charts, layout, state
-from bba.ui.examples import examples
 from bba.ui.state import Choice
 from bba.ui.wording import plain
 
@@ -20,20 +19,6 @@ def task(choice: Choice) -> None:
         st.markdown(RULE)
     else:
         st.markdown(f"This model sorts texts into: {plain(', '.join(choice.report.labels))}.")
-
-
-def picker(choice: Choice) -> None:
-    """Offer texts to try; picking one puts it into the text box."""
-    texts = examples(choice.report.task)
-    if texts:
-        st.selectbox(
-            "Or pick an example", texts, index=None, key="example", on_change=_take_example, placeholder="Examples"
-        )
-
-
-def _take_example() -> None:
-    if st.session_state["example"]:
-        layout.set_text(st.session_state["example"], "classify")
 
 
 def across_budgets(choice: Choice, text: str) -> None:

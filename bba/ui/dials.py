@@ -11,6 +11,10 @@ from bba.ui.state import Choice
 HEADS_HELP = (
     "1 keeps every attention head, 0.25 a quarter of them. The slider stops only at budgets that were measured."
 )
+COST_HELP = (
+    "Cost is counted in floating-point operations of the encoder, on average over the texts, and all that is tried "
+    "counts. The slider stops where budgets were chosen for it."
+)
 SECOND = 0.25
 """The head budget that is compared first."""
 FFN_HELP = (
@@ -33,6 +37,12 @@ def second_setting(choice: Choice) -> Setting:
 def turn_to(setting: Setting) -> None:
     """Set the dials; for the callback of a button, as Streamlit sets no slider that is drawn already."""
     st.session_state["budget"], st.session_state["ffn"] = setting
+
+
+def mean_cost(costs: Sequence[float], default: float) -> float:
+    """Show the dial of the Inputs page, which stops at the mean costs of a checkpoint's ladders, ascending."""
+    label = "Mean cost to pay: a share of what all heads and blocks would cost"
+    return _slider("mean_cost", label, costs, default, COST_HELP)
 
 
 def _dials(choice: Choice, heads_label: str, ffn_label: str, suffix: str) -> Setting:

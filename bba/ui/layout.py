@@ -139,13 +139,25 @@ def set_text(text: str, page: str) -> None:
     st.session_state[f"text_{page}"] = st.session_state["text"] = text
 
 
+def example_picker(choice: Choice, page: str) -> None:
+    """Offer texts to try; picking one puts it into the page's text box."""
+    texts, key = examples(choice.report.task), f"example_{page}"
+
+    def take() -> None:
+        if st.session_state[key]:
+            set_text(st.session_state[key], page)
+
+    if texts:
+        st.selectbox("Or pick an example", texts, index=None, key=key, on_change=take, placeholder="Examples")
+
+
 def _settle_text(task: str, first: str) -> None:
     """Start with the address's text or an example, and replace another task's example by one of this task."""
     before = st.session_state.setdefault("text_task", task)
     if "text" not in st.session_state:
         st.session_state["text"] = st.query_params.get("text", first)
     elif before != task and st.session_state["text"] in ["", *examples(before)]:
-        for page in ("budget", "classify"):
+        for page in ("budget", "classify", "inputs"):
             set_text(first, page)
     st.session_state["text_task"] = task
 

@@ -10,7 +10,7 @@ with left:
     st.subheader("Classify a text")
     classify.task(choice)
     text = layout.text_box(choice, "classify")
-    classify.picker(choice)
+    layout.example_picker(choice, "classify")
 with right:
     st.subheader("Answer at this budget")
     layout.answer(choice, text)
