@@ -14,6 +14,8 @@ ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="#2a7
 <circle cx="8" cy="8" r="4"/>
 </svg>"""
 
+OWN_DIAL = {"inputs"}  # Addresses of pages whose dial is another one.
+
 st.set_page_config(page_title="Budgeted Attention", page_icon=ICON, layout="wide")
 page = st.navigation(
     {
@@ -29,5 +31,5 @@ page = st.navigation(
     }
 )
 with layout.errors():
-    layout.frame()
+    layout.frame(with_dials=page.url_path not in OWN_DIAL)
     page.run()

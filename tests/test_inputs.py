@@ -87,6 +87,16 @@ def test_a_checkpoint_without_budgets_per_text_says_how_to_get_them(checkpoint_f
     assert at.code[0].value == f"python -m bba calibrate {checkpoint_folder}"
 
 
+def test_the_budget_of_the_other_pages_is_kept_while_one_looks_at_this_one(opened, monkeypatch):
+    at = opened().switch_page("pages/explore/budget.py")
+    ran(at.run())
+    ran(at.select_slider(key="budget").set_value(0.25).run())
+    ran(at.switch_page("pages/explore/inputs.py").run())
+    assert [slider.key for slider in at.select_slider] == ["mean_cost"]
+    ran(at.switch_page("pages/explore/classify.py").run())
+    assert at.select_slider(key="budget").value == 0.25
+
+
 # What the figures show
 
 

@@ -32,8 +32,8 @@ def errors() -> Iterator[None]:
         st.error(plain(str(error)), icon=":material/error:")
 
 
-def frame() -> None:
-    """Draw what all pages share: the checkpoint in the sidebar, the dials above the page; stop if there is none."""
+def frame(with_dials: bool) -> None:
+    """Draw what pages share: the checkpoint in the sidebar, the dials above the page; stop if there is none."""
     root = state.checkpoints_root()
     problems = {folder: state.problem(folder, state.stamp_of(folder)) for folder in state.candidate_folders(root)}
     usable = [folder.name for folder, problem in problems.items() if problem is None]
@@ -43,15 +43,25 @@ def frame() -> None:
         _unusable({folder.name: problem for folder, problem in problems.items() if problem})
     if not usable:
         _no_checkpoint(root)
-    st.markdown(INTRODUCTION)
     choice = state.choose(root / st.session_state["checkpoint"])
-    st.session_state["setting"] = dials.setting(choice)
+    if with_dials:
+        st.markdown(INTRODUCTION)
+        st.session_state["setting"] = dials.setting(choice)
+    else:
+        keep("budget", "ffn")
+
+
+def keep(*keys: str) -> None:
+    """Let a page keep the choices of widgets that it does not draw: Streamlit would forget them."""
+    for key in keys:
+        if key in st.session_state:
+            st.session_state[key] = st.session_state[key]
 
 
 def chosen() -> Choice:
     """Return what the sidebar's checkpoint and the dials choose; for a page, which is drawn in the frame."""
     choice = state.choose(state.checkpoints_root() / st.session_state["checkpoint"])
-    return choice.at(st.session_state["setting"])
+    return choice.at(st.session_state.get("setting", choice.setting))
 
 
 def _checkpoint_picker(root: Path, names: Sequence[str]) -> None:
