@@ -65,6 +65,8 @@ class OnnxModel:
             raise ExportError(f"The number of threads is {threads}: give at least 1.")
         if not Path(path).is_file():
             raise ExportError(f"There is no file {path}: make one with `python -m bba export`.")
+        self.bytes = Path(path).stat().st_size
+        """Size of the file, which is about that of the weights."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

@@ -28,12 +28,12 @@ class Result:
         return json.dumps(self.values, ensure_ascii=False)
 
 
-def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]") -> Result:
-    """Return what is said of a checkpoint's accuracy on `count` texts of a split."""
+def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]", backend: str = "torch") -> Result:
+    """Return what is said of a checkpoint's accuracy on `count` texts of a split, run on a backend."""
     values = [asdict(row) for row in rows]
     columns = ("budget", "ffn_budget", "heads", "cost", "encoder_cost", *ACCURACY)
-    text = f"{name}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
-    return Result({"checkpoint": name, "split": split, "n": count, "rows": values}, text)
+    text = f"{name} in {backend}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
+    return Result({"checkpoint": name, "backend": backend, "split": split, "n": count, "rows": values}, text)
 
 
 def of_prediction(prediction: "Prediction") -> Result:
@@ -50,6 +50,7 @@ def of_prediction(prediction: "Prediction") -> Result:
         "tried": [
             {**asdict(step.rung), "label": step.label, "probability": step.probability} for step in prediction.tried
         ],
+        "backend": prediction.backend,
     }
     return Result({"rows": [row]}, _prediction_text(prediction))
 

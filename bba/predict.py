@@ -1,7 +1,6 @@
 """Classifying texts at a budget, with a model that was really pruned to it."""
 
-import threading
-from collections import OrderedDict
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,24 +10,22 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bba import checkpoints
+from bba.backends import TORCH, Runner, Variants, check_backend
 from bba.checkpoints import Checkpoint
 from bba.errors import BudgetError, CheckpointError, DataError
 from bba.measure.card import model_card
 from bba.measure.ladder import Ladder, Rung
 from bba.measure.report import BudgetRow, LatencyRow, Report
-from bba.model import BBAForSequenceClassification, BudgetGates, Setting
-from bba.model.inference import logits_of
+from bba.model import BBAConfig, BBAForSequenceClassification, BudgetGates, Setting
 from bba.pruning.cost import block_share, encoder_share, head_share
-from bba.pruning.plan import Plan, everything, plan_at, positions
-from bba.pruning.surgery import prune
+from bba.pruning.plan import Plan, plan_at, positions
+from bba.pruning.surgery import prune, pruned_config
 from bba.routing import climb
 
 MANY_UNKNOWN = 0.3
 """From this share of unknown words on, people are warned that an answer means little."""
 AUTO: Final = "auto"
 """Stands for a head budget where each text is to get one of its own."""
-MAX_VARIANTS = 8
-"""Pruned models kept at a time; making one takes some ten milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +81,8 @@ class Prediction:
     """Attention heads that were there."""
     encoded: Encoded
     """What the model read."""
+    backend: str = TORCH
+    """What the model ran on."""
     tried: tuple[Step, ...] = ()
     """With budget "auto" what was tried, the cheapest first; the last one gave the answer."""
 
@@ -122,8 +121,10 @@ class BudgetedClassifier:
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self.checkpoint = checkpoint
         self.name = name
-        self._variants: OrderedDict[Plan, BBAForSequenceClassification] = OrderedDict()
-        self._lock = threading.Lock()  # The app's visitors share a classifier.
+        self.backend = TORCH
+        """What `predict` runs on; see `on`."""
+        self.variants = Variants(checkpoint.model)
+        """What was pruned and made for other backends, kept for the next call."""
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "BudgetedClassifier":
@@ -170,8 +171,25 @@ class BudgetedClassifier:
         model = self.checkpoint.model
         return _opening_budgets(model.config.dense_blocks, model.config.blocks, model.ffn_gates)
 
+    def on(self, backend: str) -> "BudgetedClassifier":
+        """Return the same classifier, with the same memory, whose `predict` runs on another backend.
+
+        The first call at a setting makes the graph, in a moment or, for int8, some seconds; it is then kept. In float32
+        the answers are torch's up to rounding. In int8 they are slightly others: how often the label is right there is
+        a figure of its own, which `python -m bba evaluate --backend onnx-int8` measures.
+
+        Args:
+            backend: `torch`, `onnx` or `onnx-int8`.
+
+        Raises:
+            BudgetError: there is no such backend.
+        """
+        other = copy.copy(self)
+        other.backend = check_backend(backend)
+        return other
+
     def at(self, budget: float | None = None, ffn_budget: float = 1.0) -> BBAForSequenceClassification:
-        """Return the model pruned to a setting, from the cache if it is there.
+        """Return the model pruned to a setting, in torch, from the cache if it is there.
 
         The model is shared, and shares memory with others: do not change it.
 
@@ -182,17 +200,14 @@ class BudgetedClassifier:
         Raises:
             BudgetError: a budget is not in (0, 1], or more than the checkpoint has.
         """
-        model = self.checkpoint.model
-        plan = plan_at(model, self.largest_budget if budget is None else budget, ffn_budget)
-        if plan == everything(model.config):
-            return model
-        with self._lock:
-            if plan not in self._variants:
-                self._variants[plan] = prune(model, plan, share=True).eval()
-            self._variants.move_to_end(plan)
-            if len(self._variants) > MAX_VARIANTS:
-                self._variants.popitem(last=False)
-            return self._variants[plan]
+        return self.variants.pruned(self._plan(budget, ffn_budget))
+
+    def running(self, budget: float | None = None, ffn_budget: float = 1.0) -> Runner:
+        """Return the model pruned to a setting, ready to run on this classifier's backend; see `at`."""
+        return self.variants.running(self._plan(budget, ffn_budget), self.backend)
+
+    def _plan(self, budget: float | None, ffn_budget: float) -> Plan:
+        return plan_at(self.checkpoint.model, self.largest_budget if budget is None else budget, ffn_budget)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Return texts as the model reads them; see `encode`."""
@@ -232,7 +247,7 @@ class BudgetedClassifier:
         target_accuracy: float | None = None,
         batch_size: int = 64,
     ) -> list[Prediction]:
-        """Classify texts, in their order, at a setting or each at a budget of its own.
+        """Classify texts, in their order, at a setting or each at a budget of its own, on this backend (see `on`).
 
         Args:
             texts: any number of them; long ones are cut, which `Prediction.encoded` tells.
@@ -257,19 +272,21 @@ class BudgetedClassifier:
             return self._climbing(texts, self.ladder(target_cost, target_accuracy), batch_size)
         if target_cost is not None or target_accuracy is not None:
             raise BudgetError('A target cost or accuracy is for budget "auto" only: leave it out, or ask for "auto".')
-        model = self.at(budget, ffn_budget)
+        plan = self._plan(budget, ffn_budget)
+        config = pruned_config(self.checkpoint.model.config, plan)
         encoded = self.encode(texts)
-        logits = logits_of(model, [one.ids for one in encoded], batch_size)
+        runner = self.variants.running(plan, self.backend)
+        logits = runner.logits_of([one.ids for one in encoded], batch_size)
         asked = Setting(
             self.largest_budget if budget is None else float(budget), min(float(ffn_budget), self.largest_ffn_budget)
         )
         return [
-            self._prediction(*row, model=model, asked=asked)
+            self._prediction(*row, config=config, asked=asked)
             for row in zip(texts, encoded, logits.softmax(dim=-1), strict=True)
         ]
 
     def _prediction(
-        self, text: str, encoded: Encoded, probabilities: Tensor, model: BBAForSequenceClassification, asked: Setting
+        self, text: str, encoded: Encoded, probabilities: Tensor, config: BBAConfig, asked: Setting
     ) -> Prediction:
         return Prediction(
             text=text,
@@ -277,32 +294,38 @@ class BudgetedClassifier:
             probabilities=dict(zip(self.labels, probabilities.tolist(), strict=True)),
             budget=asked.budget,
             ffn_budget=asked.ffn_budget,
-            cost=head_share(model.config),
-            encoder_cost=encoder_share(model.config),
-            heads=model.config.num_kept_heads,
+            cost=head_share(config),
+            encoder_cost=encoder_share(config),
+            heads=config.num_kept_heads,
             encoded=encoded,
+            backend=self.backend,
         )
 
     def _climbing(self, texts: Sequence[str], ladder: Ladder, batch_size: int) -> list[Prediction]:
         if not texts:
             return []
         encoded = self.encode(texts)
-        done = climb(self.at, [one.ids for one in encoded], ladder.rungs, batch_size)
+        done = climb(self._rung, [one.ids for one in encoded], ladder.rungs, batch_size)
         predictions = []
         for row in zip(texts, encoded, done.tried, done.costs, strict=True):
             text, read, tried, cost = row
             steps = tuple(self._step(*pair) for pair in zip(ladder.rungs, tried, strict=False))
             asked = steps[-1].rung.setting
-            answer = self._prediction(text, read, tried[-1], model=self.at(*asked), asked=asked)
+            answer = self._prediction(text, read, tried[-1], config=self._rung(*asked)[1], asked=asked)
             predictions.append(replace(answer, encoder_cost=cost, tried=steps))
         return predictions
+
+    def _rung(self, budget: float, ffn_budget: float) -> tuple[Runner, BBAConfig]:
+        """Return what runs a setting on this backend, and how large the pruned model is."""
+        plan = self._plan(budget, ffn_budget)
+        return self.variants.running(plan, self.backend), pruned_config(self.checkpoint.model.config, plan)
 
     def _step(self, rung: Rung, probabilities: Tensor) -> Step:
         best = int(probabilities.argmax())
         return Step(rung, self.labels[best], float(probabilities[best]))
 
     def prune(self, budget: float, ffn_budget: float = 1.0) -> "BudgetedClassifier":
-        """Return a classifier that has only what a setting pays for; it can be pruned again, to less.
+        """Return a classifier on the same backend that has only what a setting pays for; it can be pruned further.
 
         Raises:
             BudgetError: see `at`.
@@ -311,7 +334,7 @@ class BudgetedClassifier:
         plan, asked = plan_at(model, budget, ffn_budget), Setting(float(budget), float(ffn_budget))
         report = self.report and _pruned_report(self.report, self.name, asked, plan)
         smaller = Checkpoint(prune(model, plan).eval(), self.checkpoint.tokenizer, report)
-        return BudgetedClassifier(smaller, f"{self.name}-{str(asked).replace(':', '-')}")
+        return BudgetedClassifier(smaller, f"{self.name}-{str(asked).replace(':', '-')}").on(self.backend)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a checkpoint folder, whole or not at all.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bba.backends import Runner
 from bba.measure.ladder import DECIMALS, Rung
-from bba.model import BBAForSequenceClassification
-from bba.model.inference import logits_of
+from bba.model import BBAConfig
 from bba.pruning.cost import encoder_share
 
 
@@ -36,7 +36,7 @@ def stays(confidence: Tensor, threshold: float) -> Tensor:
 
 
 def climb(
-    at: Callable[[float, float], BBAForSequenceClassification],
+    at: Callable[[float, float], tuple[Runner, BBAConfig]],
     rows: Sequence[Sequence[int]],
     ladder: Sequence[Rung],
     batch_size: int = 64,
@@ -44,7 +44,7 @@ def climb(
     """Classify token lists, each at the first budget of a ladder at which the model is sure enough.
 
     Args:
-        at: gives the model pruned to a head budget and an FFN budget, in evaluation mode.
+        at: gives what runs the model pruned to a head budget and an FFN budget, and that model's configuration.
         rows: token ids of each text.
         ladder: rungs from cheap to dear.
         batch_size: texts at a time; it changes neither budgets nor answers.
@@ -55,9 +55,10 @@ def climb(
     for rung in ladder:
         if not left:
             break
-        model = at(*rung.setting)
-        probabilities = (logits_of(model, [rows[row] for row in left], batch_size) / rung.temperature).softmax(dim=-1)
-        shares = {length: encoder_share(model.config, length) for length in {len(rows[row]) for row in left}}
+        runner, config = at(*rung.setting)
+        logits = runner.logits_of([rows[row] for row in left], batch_size)
+        probabilities = (logits / rung.temperature).softmax(dim=-1)
+        shares = {length: encoder_share(config, length) for length in {len(rows[row]) for row in left}}
         for row, values in zip(left, probabilities, strict=True):
             tried[row].append(values)
             costs[row] += shares[len(rows[row])]

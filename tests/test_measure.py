@@ -169,12 +169,13 @@ def test_measuring_leaves_the_model_and_the_number_of_threads_as_they_were(model
 
 
 def test_a_second_measurement_waits_and_says_so(model, monkeypatch):
-    inside, said, go_on = [], threading.Event(), threading.Event()
+    inside, said, timing, go_on = [], threading.Event(), threading.Event(), threading.Event()
     most = []
 
     def slow(models, vocab_size, settings, progress):
         inside.append(1)
         most.append(len(inside))
+        timing.set()
         go_on.wait(20)
         inside.pop()
         return np.ones((settings.rounds, len(models)))
@@ -191,6 +192,7 @@ def test_a_second_measurement_waits_and_says_so(model, monkeypatch):
     for thread in threads:
         thread.start()
     assert said.wait(20)
+    assert timing.wait(20)
     assert len([entry for entry in started if isinstance(entry, str)]) == 1
     assert most == [1]
     go_on.set()

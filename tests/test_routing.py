@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bba.__main__ import main
+from bba.backends import ONNX, TorchRunner
 from bba.errors import BudgetError, CheckpointError
 from bba.measure.calibration import calibration_error, confidences, fit_temperature
 from bba.measure.card import model_card
@@ -35,6 +36,11 @@ def routed(routed_folder):
     return BudgetedClassifier.from_pretrained(routed_folder)
 
 
+def runs(model):
+    """Return what `climb` asks for: what runs a model, and how large it is."""
+    return TorchRunner(model), model.config
+
+
 @pytest.fixture(scope="module")
 def three(answers, model):
     """Return a ladder on which texts stay on every rung, and a function that gives its models."""
@@ -44,8 +50,9 @@ def three(answers, model):
     ladder = [
         Rung(*setting, 1.0, threshold) for setting, threshold in zip(SETTINGS, [*thresholds[:2], 0.0], strict=True)
     ]
+
     pruned = {setting: prune_to(model, *setting).eval() for setting in SETTINGS}
-    return ladder, lambda *setting: pruned[Setting(*setting)]
+    return ladder, lambda *setting: runs(pruned[Setting(*setting)])
 
 
 def test_temperature_undoes_a_scale_that_logits_were_multiplied_with():
@@ -82,9 +89,9 @@ def test_texts_climb_while_the_model_is_unsure(three, splits):
         assert len(tried) == last + 1
         assert all(float(step.max()) < ladder[number].threshold for number, step in enumerate(tried[:-1]))
         assert float(tried[-1].max()) >= ladder[last].threshold - 1e-4
-        expected = logits_of(at(*ladder[last].setting), [rows[row]]).softmax(dim=-1)[0]
+        expected = at(*ladder[last].setting)[0].logits_of([rows[row]]).softmax(dim=-1)[0]
         torch.testing.assert_close(done.probabilities[row], expected, atol=1e-5, rtol=0)
-        shares = [encoder_share(at(*rung.setting).config, len(rows[row])) for rung in ladder[: last + 1]]
+        shares = [encoder_share(at(*rung.setting)[1], len(rows[row])) for rung in ladder[: last + 1]]
         assert cost == pytest.approx(sum(shares))
 
 
@@ -107,7 +114,7 @@ def test_a_temperature_is_in_the_probabilities_and_in_the_decision(three, splits
 
 def test_a_ladder_reaches_on_texts_what_the_report_says(model, splits, routing):
     for ladder in routing.ladders:
-        done = climb(lambda *setting: prune_to(model, *setting).eval(), splits["test"]["input_ids"], ladder.rungs)
+        done = climb(lambda *setting: runs(prune_to(model, *setting).eval()), splits["test"]["input_ids"], ladder.rungs)
         right = done.probabilities.argmax(dim=-1) == torch.tensor(splits["test"]["labels"])
         assert float(right.float().mean()) == pytest.approx(ladder.test.accuracy)
         shares = np.bincount(done.rungs, minlength=len(ladder.rungs)) / len(right)
@@ -217,7 +224,8 @@ TARGETED = {"target_cost": 0.9}
 def test_each_text_gets_the_answer_of_the_budget_where_it_stays(routed, routing, routing_texts):
     texts = routing_texts["test"].texts
     ladder = routing.within(0.9)
-    done = climb(routed.at, [one.ids for one in routed.encode(texts)], ladder.rungs)
+    rows = [one.ids for one in routed.encode(texts)]
+    done = climb(lambda *setting: runs(routed.at(*setting)), rows, ladder.rungs)
     predictions = routed.predict(texts, "auto", target_cost=0.9)
     assert [len(one.tried) - 1 for one in predictions] == done.rungs
     assert [one.encoder_cost for one in predictions] == done.costs
@@ -229,6 +237,15 @@ def test_each_text_gets_the_answer_of_the_budget_where_it_stays(routed, routing,
     truths = [routed.labels[label] for label in routing_texts["test"].labels]
     right = [one.label == truth for one, truth in zip(predictions, truths, strict=True)]
     assert np.mean(right) == pytest.approx(ladder.test.accuracy)
+
+
+def test_another_backend_sends_texts_to_the_same_budgets(routed, routing_texts):
+    texts = routing_texts["test"].texts[:50]
+    here = routed.predict(texts, "auto", **TARGETED)
+    there = routed.on(ONNX).predict(texts, "auto", **TARGETED)
+    assert [one.backend for one in there] == [ONNX] * len(texts)
+    assert [one.budget for one in there] == [one.budget for one in here]
+    assert [one.probability for one in there] == pytest.approx([one.probability for one in here], abs=1e-4)
 
 
 def test_without_a_target_texts_get_the_accuracy_of_the_largest_budget_as_cheaply_as_can_be(routed, report):

@@ -17,6 +17,7 @@ def bench(
     length: int | None = None,
     threads: int = 1,
     rounds: int = 15,
+    backend: str = "torch",
 ) -> Result:
     """Measure the latency of really pruned models, in turn with the unpruned one.
 
@@ -27,14 +28,17 @@ def bench(
         length: tokens per text; without it 64, or as many as the model reads.
         threads: CPU threads.
         rounds: how often each model is timed.
+        backend: what the models run on, one or more with commas between: torch, onnx, onnx-int8. The unpruned one in
+            torch takes part in any case; the speed-ups are over it.
     """
     from bba.measure.latency import LatencySettings, measure_latency, usual_length
     from bba.predict import BudgetedClassifier
 
+    backends = tuple(part.strip() for part in backend.split(","))
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
     if length is None:
         length = usual_length(classifier.checkpoint.model.config)
-    settings = LatencySettings(batch=batch, length=length, threads=threads, rounds=rounds)
+    settings = LatencySettings(batch, length, threads, rounds, backends)
     latency = measure_latency(
         classifier.checkpoint.model,
         settings_for(budgets, classifier),
@@ -44,6 +48,9 @@ def bench(
     )
     values = {"checkpoint": classifier.name, **asdict(latency)}
     head = f"{latency.cpu}, {latency.threads} thread(s), batch {latency.batch}, {latency.length} tokens, "
-    head += f"torch {latency.torch}, median of {latency.rounds} rounds; budget 0 is the model without attention"
-    columns = ("budget", "ffn_budget", "heads", "median_ms", "iqr_ms", "speedup", "predicted_speedup")
+    head += f"torch {latency.torch}, "
+    if latency.onnxruntime:
+        head += f"onnxruntime {latency.onnxruntime}, "
+    head += f"median of {latency.rounds} rounds; budget 0 is the model without attention"
+    columns = ("backend", "budget", "ffn_budget", "heads", "median_ms", "iqr_ms", "speedup", "predicted_speedup")
     return Result(values, head + "\n" + table(columns, values["rows"]))

@@ -15,6 +15,7 @@ def evaluate(
     limit: int | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
+    backend: str = "torch",
 ) -> Result:
     """Measure a checkpoint's accuracy at several budgets, each with a really pruned model.
 
@@ -27,15 +28,19 @@ def evaluate(
         limit: use only this many examples, the classes in proportion.
         text_column: the column of a file's texts, where its name does not tell.
         label_column: the column of a file's labels, where its name does not tell.
+        backend: what the models run on: torch, onnx, or onnx-int8, whose answers differ a little.
     """
+    from bba.backends import check_backend
     from bba.measure.metrics import score_budgets
     from bba.predict import BudgetedClassifier
 
+    check_backend(backend)
     classifier = BudgetedClassifier.from_pretrained(checkpoint)
     settings = settings_for(budgets, classifier)
     examples = examples_of(classifier, data, split, (text_column, label_column))
     if limit is not None:
         examples = examples.subset(limit, seed=0)
     rows = [one.ids for one in classifier.encode(examples.texts)]
-    scored = score_budgets(classifier.checkpoint.model, rows, examples.labels, settings, progress_bar("evaluating"))
-    return of_evaluation(classifier.name, split, len(examples), scored)
+    model = classifier.checkpoint.model
+    scored = score_budgets(model, rows, examples.labels, settings, progress_bar("evaluating"), backend)
+    return of_evaluation(classifier.name, split, len(examples), scored, backend)

@@ -21,6 +21,7 @@ def predict(
     target_cost: float | None = None,
     target_accuracy: float | None = None,
     text_column: str | None = None,
+    backend: str = "torch",
 ) -> Result:
     """Classify a text, or every row of a file, at a budget.
 
@@ -36,17 +37,18 @@ def predict(
         target_accuracy: for `auto`: accuracy on validation to be reached as cheaply as possible. With neither of the
             two it is that of the largest budget.
         text_column: the column of texts, where its name does not tell.
+        backend: what the model runs on: torch, onnx, or onnx-int8, whose answers differ a little.
     """
     from bba.batch import classify_file
     from bba.predict import BudgetedClassifier
 
     asked = _asked(budget, ffn_budget, target_cost, target_accuracy)
     if text is not None and input is None and output is None:
-        prediction = BudgetedClassifier.from_pretrained(checkpoint).predict([text], *asked)[0]
+        prediction = BudgetedClassifier.from_pretrained(checkpoint).on(backend).predict([text], *asked)[0]
         return of_prediction(prediction)
     if text is not None or input is None or output is None:
         raise DataError("Give either --text, or both --input and --output.")
-    classifier = BudgetedClassifier.from_pretrained(checkpoint)
+    classifier = BudgetedClassifier.from_pretrained(checkpoint).on(backend)
     classifier.predict([], *asked)  # What is asked is refused before the file is read.
     rows, blank = classify_file(classifier, input, output, asked, text_column)
     note = f"; {blank} of them have no text and got no label" if blank else ""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bba.backends import TORCH, Variants
 from bba.model import BBAConfig, BBAForSequenceClassification, Setting
-from bba.model.inference import logits_of
 from bba.pruning.cost import dense_config, flops
 from bba.pruning.plan import Plan, plan_at
-from bba.pruning.surgery import prune
+from bba.pruning.surgery import pruned_config
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,9 @@ def answers_of(
     labels: Sequence[int],
     settings: Sequence[Setting],
     progress: Callable[[float], None] = lambda done: None,
+    backend: str = TORCH,
 ) -> Answers:
-    """Prune a model to each setting and let it classify token lists.
+    """Prune a model to each setting and let it classify token lists on a backend.
 
     Args:
         model: stays as it is.
@@ -63,14 +64,16 @@ def answers_of(
         labels: true class of each text.
         settings: what to prune it to; those that keep the same units are the same model.
         progress: hears the share that is done, in [0, 1].
+        backend: what the pruned models run on; see `bba.backends`.
     """
+    variants = Variants(model)
     known: dict[Plan, tuple[BBAConfig, np.ndarray]] = {}
     answered = []
     for number, setting in enumerate(settings, start=1):
         plan = plan_at(model, *setting)
         if plan not in known:
-            pruned = prune(model, plan, share=True).eval()
-            known[plan] = (pruned.config, logits_of(pruned, rows).numpy())
+            logits = variants.running(plan, backend).logits_of(rows)
+            known[plan] = (pruned_config(model.config, plan), logits.numpy())
         answered.append(known[plan])
         progress(number / len(settings))
     return Answers(

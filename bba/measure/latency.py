@@ -1,6 +1,7 @@
 """Latency: really pruned models and the dense one, timed in turn in one run, one measurement at a time."""
 
 import datetime
+import importlib.metadata
 import platform
 import statistics
 import tempfile
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,12 +17,13 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
+from bba.backends import BACKENDS, TORCH, Variants, check_backend
 from bba.errors import MeasureError
 from bba.measure.report import Latency, LatencyRow
 from bba.model import BBAConfig, BBAForSequenceClassification, Setting
 from bba.pruning.cost import USUAL_LENGTH, block_share, head_share, predicted_speedup
-from bba.pruning.plan import plan_at, without_attention
-from bba.pruning.surgery import prune
+from bba.pruning.plan import Plan, everything, plan_at, without_attention
+from bba.pruning.surgery import pruned_config
 
 LOCK = Path(tempfile.gettempdir()) / "bba-measuring.lock"
 MAX_WAIT_SECONDS = 300
@@ -38,8 +41,12 @@ class LatencySettings:
     """CPU threads."""
     rounds: int = 15
     """How often each model is timed; the median over the rounds is shown."""
+    backends: tuple[str, ...] = (TORCH,)
+    """What each model is run on; the dense model in torch is timed in any case."""
 
     def __post_init__(self) -> None:
+        for backend in self.backends:
+            check_backend(backend)
         for name in ("batch", "length", "threads", "rounds"):
             if getattr(self, name) < 1:
                 raise MeasureError(f"--{name} is {getattr(self, name)}: give a whole number of at least 1.")
@@ -123,15 +130,17 @@ def measure_latency(
     settings: LatencySettings,
     progress: Callable[[float], None] = lambda done: None,
     waiting: Callable[[], None] = lambda: None,
+    variants: Variants | None = None,
 ) -> Latency:
     """Measure the model as it is, the model pruned to each setting, and the ceiling: the model without attention.
 
     Args:
         model: the baseline, called dense here; in evaluation mode.
         asked: head and FFN budgets to prune it to; those that leave it as it is are its own row, which comes first.
-        settings: batch, length, threads, rounds.
+        settings: batch, length, threads, rounds, and on which backends.
         progress: hears the share that is done, in [0, 1].
         waiting: called once if another measurement has to end first.
+        variants: where what is made of the model is kept; None keeps it for this measurement only.
 
     Raises:
         MeasureError: the texts are longer than the model reads, or the wait was in vain.
@@ -142,11 +151,10 @@ def measure_latency(
             f"--length {settings.length} is more than the {model.config.max_position_embeddings} tokens this model "
             "reads: ask for fewer."
         )
-    whole = Setting(head_share(model.config), block_share(model.config))
-    plans = {setting: plan_at(model, *setting) for setting in asked if setting not in (whole, (1.0, 1.0))}
-    plans[Setting(0.0, whole.ffn_budget)] = without_attention(model.config)
-    models = [model, *(prune(model, plan, share=True).eval() for plan in plans.values())]
+    runs = _runs(model, asked, settings.backends)
+    variants = variants or Variants(model)
     with alone(waiting):
+        models = [_timed(variants, run, settings.threads) for run in runs]
         times = time_in_turn(models, model.config.vocab_size, settings, progress)
     return Latency(
         cpu=cpu_name(),
@@ -157,27 +165,48 @@ def measure_latency(
         torch=torch.__version__,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         rows=[
-            _row(setting, pruned, model, settings.length, times[:, 0], times[:, place])
-            for place, (setting, pruned) in enumerate(zip((whole, *plans), models, strict=True))
+            _row(run, pruned_config(model.config, run.plan), model.config, settings.length, times[:, [0, place]])
+            for place, run in enumerate(runs)
         ],
+        onnxruntime=importlib.metadata.version("onnxruntime") if {*settings.backends} - {TORCH} else None,
     )
 
 
-def _row(
-    setting: Setting,
-    pruned: BBAForSequenceClassification,
-    dense: BBAForSequenceClassification,
-    length: int,
-    dense_times: np.ndarray,
-    times: np.ndarray,
-) -> LatencyRow:
+class _Run(NamedTuple):
+    """One of the models that take turns."""
+
+    setting: Setting
+    plan: Plan
+    backend: str
+
+
+def _runs(model: BBAForSequenceClassification, asked: Sequence[Setting], backends: Sequence[str]) -> list[_Run]:
+    """Return what is timed: the dense model in torch, then each setting and the ceiling, backend by backend."""
+    whole = Setting(head_share(model.config), block_share(model.config))
+    plans = {whole: everything(model.config)}
+    plans |= {setting: plan_at(model, *setting) for setting in asked if setting not in (whole, (1.0, 1.0))}
+    plans[Setting(0.0, whole.ffn_budget)] = without_attention(model.config)
+    every = [_Run(*pair, backend) for backend in BACKENDS if backend in backends for pair in plans.items()]
+    return list(dict.fromkeys([_Run(whole, plans[whole], TORCH), *every]))
+
+
+def _timed(variants: Variants, run: _Run, threads: int) -> Callable[[Tensor], object]:
+    """Return what is called with token ids, shape (B, T); in torch the model itself, with nothing around it."""
+    if run.backend == TORCH:
+        return variants.pruned(run.plan)
+    return variants.running(run.plan, run.backend, threads)
+
+
+def _row(run: _Run, config: BBAConfig, dense: BBAConfig, length: int, times: np.ndarray) -> LatencyRow:
+    """Return the row of a run; `times` are those of dense in torch and of the run, shape (rounds, 2)."""
     return LatencyRow(
-        budget=setting.budget,
-        ffn_budget=setting.ffn_budget,
-        heads=pruned.config.num_kept_heads,
-        blocks=pruned.config.num_kept_blocks,
-        median_ms=float(np.median(times)),
-        iqr_ms=interquartile_range(times),
-        speedup=float(np.median(dense_times / times)),
-        predicted_speedup=predicted_speedup(pruned.config, dense.config, length),
+        budget=run.setting.budget,
+        ffn_budget=run.setting.ffn_budget,
+        heads=config.num_kept_heads,
+        blocks=config.num_kept_blocks,
+        median_ms=float(np.median(times[:, 1])),
+        iqr_ms=interquartile_range(times[:, 1]),
+        speedup=float(np.median(times[:, 0] / times[:, 1])),
+        predicted_speedup=predicted_speedup(config, dense, length),
+        backend=run.backend,
     )

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
+from bba.backends import TORCH
 from bba.measure.answers import Answers, answers_of
 from bba.measure.report import BudgetRow
 from bba.model import BBAConfig, BBAForSequenceClassification, Setting
@@ -78,9 +79,13 @@ def score_budgets(
     labels: Sequence[int],
     settings: Sequence[Setting],
     progress: Callable[[float], None] = lambda done: None,
+    backend: str = TORCH,
 ) -> list[BudgetRow]:
-    """Prune the model to each setting and score it; see `score`. `progress` hears the share that is done, in [0, 1]."""
-    return score_all(answers_of(model, rows, labels, settings, progress))
+    """Prune the model to each setting and score what it answers on a backend; see `score`.
+
+    `progress` hears the share that is done, in [0, 1].
+    """
+    return score_all(answers_of(model, rows, labels, settings, progress, backend))
 
 
 def score_all(answers: Answers) -> list[BudgetRow]:

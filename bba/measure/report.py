@@ -1,6 +1,6 @@
 """The report beside a checkpoint: all that a table or a chart shows, so that none of them loads weights."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from bba.errors import CheckpointError
@@ -57,6 +57,8 @@ class LatencyRow:
     """Median over the rounds of dense time over this model's time in the same round."""
     predicted_speedup: float
     """Dense FLOPs over this model's FLOPs."""
+    backend: str = "torch"
+    """What it ran on: torch, onnx (float32) or onnx-int8, the latter two in onnxruntime."""
 
     @property
     def setting(self) -> Setting:
@@ -78,7 +80,13 @@ class Latency:
     """Version of torch."""
     date: str
     rows: list[LatencyRow]
-    """Dense first."""
+    """Dense in torch first, which the speed-ups are over; then backend by backend."""
+    onnxruntime: str | None = None
+    """Version of onnxruntime; None where nothing ran in it."""
+
+    def on(self, backend: str) -> "Latency":
+        """Return the same measurement with the rows of one backend only."""
+        return replace(self, rows=[row for row in self.rows if row.backend == backend])
 
     @property
     def ceiling(self) -> LatencyRow | None:

@@ -56,8 +56,9 @@ def prune(model: BBAForSequenceClassification, plan: Plan, share: bool = False) 
     weights = {name: tensor if share else tensor.clone() for name, tensor in model.state_dict().items()}
     for layer, (heads, blocks) in enumerate(zip(config.heads, config.blocks, strict=True)):
         prefix = f"encoder.layers.{layer}"
-        _cut_heads(weights, f"{prefix}.attention", heads, plan.heads[layer], config.head_size)
-        if config.ffn_block:
+        if tuple(heads) != tuple(plan.heads[layer]):
+            _cut_heads(weights, f"{prefix}.attention", heads, plan.heads[layer], config.head_size)
+        if tuple(blocks) != tuple(plan.blocks[layer]):
             _cut_blocks(weights, f"{prefix}.ffn", blocks, plan.blocks[layer], config.ffn_block)
     _cut_scores(weights, "gates.scores", config.heads, plan.heads)
     if config.ffn_block:

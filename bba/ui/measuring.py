@@ -8,10 +8,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bba.backends import BACKENDS, NAMES, ONNX, TORCH
 from bba.measure.latency import LatencySettings, usual_length
 from bba.measure.report import Latency
 from bba.model import Setting
 from bba.ui import charts, layout, state
+from bba.ui.backend_chart import latency_by_backend
 from bba.ui.state import Choice
 from bba.ui.wording import gain, plain, taken_on
 
@@ -47,7 +49,21 @@ def asked(choice: Choice) -> Asked:
             "Tokens per text", lengths, default=min(usual_length(config), lengths[-1]), required=True,
             key=f"tokens_{lengths[-1]}", help="How long each text is.",
         )  # fmt: skip
-    return Asked(LatencySettings(batch=texts, length=length, threads=count), _settings(choice))
+    which, engines = st.columns([2, 1])
+    with which:
+        settings = _settings(choice)
+    with engines:
+        backends = (TORCH, *_other_backends())
+    return Asked(LatencySettings(batch=texts, length=length, threads=count, backends=backends), settings)
+
+
+def _other_backends() -> list[str]:
+    return st.segmented_control(
+        "Also run in", [name for name in BACKENDS if name != TORCH], selection_mode="multi", key="also",
+        bind="query-params", format_func=NAMES.__getitem__,
+        help="The same pruned models in ONNX Runtime, in turn with torch: with their own weights, or with weights "
+        "rounded to 8-bit integers (int8). Making the int8 graphs takes some seconds for each budget, once.",
+    )  # fmt: skip
 
 
 def _powers(most: int) -> list[int]:
@@ -78,16 +94,52 @@ def result(choice: Choice, asked: Asked, target_ms: float | None) -> None:
     latency = live or choice.report.latency
     when = "Measured live on this machine" if live else "Stored with the checkpoint when it was made"
     st.markdown(f"**{when}**, {latency.date}: {plain(taken_on(latency))}.")
-    frame = charts.latency_frame(latency, choice.report)
-    frame["verdict"] = [gain(latency, row) for row in latency.rows]
+    frame = _table(choice, latency)
+    in_torch = frame[frame["backend"] == TORCH]
     left, right = st.columns(2, gap="large")
     with left:
-        _frontier(choice, frame, target_ms if live else None)
+        _frontier(choice, in_torch, target_ms if live else None)
     with right:
-        _speedup(choice, frame)
+        _speedup(choice, in_torch)
     _lost(latency)
+    _by_backend(choice, latency, frame)
     with st.container(key="latency_table"):
         st.dataframe(frame, hide_index=True, column_config=_columns())
+
+
+def _table(choice: Choice, latency: Latency) -> pd.DataFrame:
+    """Return all that was measured, backend by backend; accuracy is that of the model in torch, and stands there."""
+    frames = []
+    for backend in BACKENDS:
+        measured = latency.on(backend)
+        if measured.rows:
+            frame = charts.latency_frame(measured, choice.report)
+            frame.insert(1, "backend", backend)
+            frame["verdict"] = [gain(latency, row) for row in measured.rows]
+            if backend != TORCH:
+                frame = frame.drop(columns=["accuracy", "low", "high", "unbeaten"])
+            frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _by_backend(choice: Choice, latency: Latency, frame: pd.DataFrame) -> None:
+    """Show the same models on every backend, if others than torch were measured."""
+    others = [name for name in BACKENDS if name != TORCH and name in set(frame["backend"])]
+    if not others:
+        return
+    st.subheader("The same models in ONNX Runtime", help="Measured in turn with torch, in the same run.")
+    alt = f"Latency at every measured budget in torch and in {' and '.join(NAMES[name] for name in others)}"
+    values = frame[["name", "backend", "budget", "ffn_budget", "median_ms", "iqr_ms", "speedup"]]
+    layout.chart(latency_by_backend(values), values, "backends", alt)
+    told = f"onnxruntime {latency.onnxruntime}. Speed-up counts from the dense model in torch. "
+    if ONNX in others:
+        told += "ONNX gives the same answers as torch, up to rounding. "
+    if set(others) - {ONNX}:
+        told += (
+            "**int8 answers differ a little**, so the accuracies above do not hold for them: measure theirs with "
+            f"`python -m bba evaluate {plain(str(choice.folder.name))} --backend onnx-int8`."
+        )
+    st.caption(told)
 
 
 def _frontier(choice: Choice, frame: pd.DataFrame, target_ms: float | None) -> None:
@@ -124,6 +176,7 @@ def _columns() -> dict[str, Any]:
     number = st.column_config.NumberColumn
     return {
         "name": "model",
+        "backend": "runs on",
         "budget": number("budget asked", format="%.2f"),
         "ffn_budget": number("FFN budget asked", format="%.2f"),
         "heads": number("heads kept"),

@@ -203,7 +203,8 @@ def live_latency(
         MeasureError: see `measure_latency`.
     """
     model = choice.classifier.checkpoint.model
-    latency = measure_latency(model, asked, settings, progress, lambda: _wait(waiting))
+    variants = choice.classifier.variants
+    latency = measure_latency(model, asked, settings, progress, lambda: _wait(waiting), variants)
     _remember(_latency_key(choice, settings, asked), latency)
     return latency
 

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from bba.backends import TORCH
 from bba.errors import BBAError
 from bba.measure.choice import Candidate, best_within, fastest, parse_milliseconds
 from bba.measure.report import Latency
@@ -41,6 +42,7 @@ def result(choice: Choice, asked: Asked, target_ms: float) -> None:
                 f"Target {_exact(target_ms)}: press *Find the best setting* to measure all settings on this machine."
             )
             return
+        latency = latency.on(TORCH)  # Accuracy was measured there; in int8 it is another.
         found = best_within(latency, choice.report.validation, target_ms)
         if found is None:
             _unreachable(fastest(latency, choice.report.validation), target_ms)

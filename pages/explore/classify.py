@@ -13,6 +13,8 @@ with left:
     layout.example_picker(choice, "classify")
 with right:
     st.subheader("Answer at this budget")
+    choice = classify.on_backend(choice)
     layout.answer(choice, text)
+    classify.differs(choice, text)
 attending.attention(choice, text)
 classify.across_budgets(choice, text)
