@@ -46,6 +46,31 @@ class Table:
     """A sentence for each kind of row that was left out; empty when every row is there."""
 
 
+@dataclass(frozen=True)
+class FileFormat:
+    """How a file is written."""
+
+    kind: str
+    """csv, json or parquet; csv stands for any delimiter."""
+    encoding: str | None = None
+    """The text's encoding as Python names it; None for Parquet."""
+    delimiter: str | None = None
+    """What stands between the values of a CSV file; None for other kinds and for a file of one column."""
+
+
+def file_format(path: Path) -> FileFormat:
+    """Return how a file is written.
+
+    Raises:
+        DataError: it is not there, is empty, or is no file of examples.
+    """
+    kind = _kind(path)
+    if kind == "parquet":
+        return FileFormat(kind)
+    encoding = _encoding(path)
+    return FileFormat(kind, encoding, _delimiter(path, encoding) if kind == "csv" else None)
+
+
 def read_table(
     path: Path, text_column: str | None = None, label_column: str | None = None, *, need_labels: bool = True
 ) -> Table:
@@ -98,6 +123,16 @@ def iter_batches(path: Path, rows: int = 1024) -> Iterator[pd.DataFrame]:
         raise DataError(f"{path} has column names but no rows: add at least one row below the header.")
 
 
+def sample_rows(frame: pd.DataFrame, rows: int, seed: int, fewest: int = 10) -> pd.DataFrame:
+    """Return about so many rows of examples, the labels in proportion but `fewest` of each if it has them; in order."""
+    share = rows / len(frame)
+    parts = [
+        part.sample(min(len(part), max(fewest, round(share * len(part)))), random_state=seed)
+        for _, part in frame.groupby("label")
+    ]
+    return pd.concat(parts).sort_index()
+
+
 def name_rows(rows: Sequence[int]) -> str:
     """Return row numbers in words, the first few of them: "row 3", or "rows 3, 8, 9, 12, 20 and 4 more"."""
     shown = ", ".join(str(row) for row in rows[:_SHOWN])
@@ -134,18 +169,26 @@ def _drop_empty(path: Path, frame: pd.DataFrame, columns: list[str]) -> Table:
 def _resolve(
     path: Path, columns: list[str], text_column: str | None, label_column: str | None, need_labels: bool
 ) -> tuple[str, str | None]:
-    """Return the names of the text and the label column; of two columns, one known by name gives away the other."""
-    _check_unique(path, columns)
+    """Return the names of the text and the label column, having seen that those needed are there."""
+    check_unique(path, columns)
+    text, label = find_columns(columns, text_column, label_column, need_labels)
+    if text is None:
+        raise _missing_column(path, columns, "text", text_column, TEXT_NAMES)
+    if label is None and (need_labels or label_column is not None):
+        raise _missing_column(path, columns, "label", label_column, LABEL_NAMES)
+    return text, label
+
+
+def find_columns(
+    columns: list[str], text_column: str | None = None, label_column: str | None = None, need_labels: bool = True
+) -> tuple[str | None, str | None]:
+    """Return the text and the label column, None for what is not found; of two, one known by name tells the other."""
     text = _find([c for c in columns if text_column or c != label_column], text_column, TEXT_NAMES)
     label = _find([c for c in columns if c != text], label_column, LABEL_NAMES)
     if text is None and text_column is None and label is not None and len(columns) == 2:
         text = next(c for c in columns if c != label)
     if label is None and label_column is None and text is not None and len(columns) == 2 and need_labels:
         label = next(c for c in columns if c != text)
-    if text is None:
-        raise _missing_column(path, columns, "text", text_column, TEXT_NAMES)
-    if label is None and (need_labels or label_column is not None):
-        raise _missing_column(path, columns, "label", label_column, LABEL_NAMES)
     return text, label
 
 
@@ -158,7 +201,8 @@ def _find(columns: list[str], wanted: str | None, names: tuple[str, ...]) -> str
     return next((by_name[key] for key in keys if key in by_name), None)
 
 
-def _check_unique(path: Path, columns: list[str]) -> None:
+def check_unique(path: Path, columns: list[str]) -> None:
+    """Raise a DataError if two columns of the file have one name."""
     twice = sorted({column for column in columns if column.strip() and columns.count(column) > 1})
     if twice:
         raise DataError(f"{path} names the column {name_values(twice)} more than once: give each column its own name.")
@@ -234,28 +278,27 @@ def _decodes(path: Path, encoding: str) -> bool:
     return True
 
 
-def _delimiter(path: Path, encoding: str) -> str:
-    """Return the delimiter that splits the header into most columns; a header without any is that of one column."""
+def _delimiter(path: Path, encoding: str) -> str | None:
+    """Return the delimiter that splits the header into most columns; None for the header of one column."""
     with path.open(encoding=encoding, newline="") as file:
         header = next((line for line in file if line.strip()), "")[:_HEAD_BYTES]
     widths = {delimiter: len(next(csv.reader([header], delimiter=delimiter), [])) for delimiter in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda delimiter: widths[delimiter])
-    return best if widths[best] > 1 else _NO_DELIMITER
+    return best if widths[best] > 1 else None
 
 
 def _csv_batches(path: Path, rows: int) -> Iterator[pd.DataFrame]:
-    encoding = _encoding(path)
-    delimiter = _delimiter(path, encoding)
+    form = file_format(path)
     columns = None
     try:
         with pd.read_csv(
             path,
-            sep=delimiter,
-            encoding=encoding,
+            sep=form.delimiter or _NO_DELIMITER,
+            encoding=form.encoding,
             header=None,  # The header is read as a row, so that twice-named columns show and every row has its width.
             dtype=str,
             na_filter=False,
-            skip_blank_lines=delimiter != _NO_DELIMITER,  # In a file of one column a blank line is an empty text.
+            skip_blank_lines=form.delimiter is not None,  # In a file of one column a blank line is an empty text.
             chunksize=rows,
         ) as chunks:
             for chunk in chunks:
@@ -308,7 +351,7 @@ def _parquet_batches(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     try:
         with pq.ParquetFile(path) as file:
             columns = list(file.schema_arrow.names)
-            _check_unique(path, columns)
+            check_unique(path, columns)
             records = (record for batch in file.iter_batches(batch_size=rows) for record in batch.to_pylist())
             yield from _frames(records, columns, rows)
     except (pa.ArrowException, OSError) as error:
