@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -12,13 +13,28 @@ from bba.predict import AUTO, Asked, BudgetedClassifier
 
 
 def classify_file(
-    classifier: BudgetedClassifier, source: Path, target: Path, asked: Asked, text_column: str | None
+    classifier: BudgetedClassifier,
+    source: Path,
+    target: Path,
+    asked: Asked,
+    text_column: str | None = None,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> tuple[int, int]:
     """Write `source`'s rows with label, probability and budget to the CSV `target`, which appears when it is complete.
 
     Where the feed-forward part is cut too, its budget follows in a column of its own; with budget "auto", what each row
     cost comes last. A column of the source that has
     one of these names keeps it; ours is then called `predicted_label`, and so on. A row without text gets empty cells.
+
+    The rows are counted first, so that a file that is broken at its end is refused before any work is done.
+
+    Args:
+        classifier: what classifies.
+        source: a CSV, TSV, JSONL or Parquet file.
+        target: the CSV to write.
+        asked: the budgets.
+        text_column: the column of texts, where its name does not tell.
+        progress: hears the share of the rows that is done, in [0, 1].
 
     Returns:
         How many rows were written, and how many of them have no text.
@@ -29,15 +45,24 @@ def classify_file(
     if target.exists():
         raise DataError(f"{target} exists already: give --output another name, or remove it first.")
     column = find_text_column(source, text_column)
+    total = sum(len(batch) for batch in iter_batches(source))
     rows = blank = 0
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".bba-") as folder:
             unfinished = Path(folder) / target.name
             for batch in iter_batches(source):
                 answered = _classify(classifier, batch, column, asked)
-                answered.to_csv(unfinished, mode="a", header=rows == 0, index=False, encoding="utf-8")
+                answered.to_csv(
+                    unfinished,
+                    mode="a",
+                    header=rows == 0,
+                    index=False,
+                    encoding="utf-8",
+                    lineterminator="\r\n",  # Only cells that hold a letter of it are quoted: "\r" alone ends a row too.
+                )
                 rows += len(batch)
                 blank += int((batch[column].str.strip() == "").sum())
+                progress(rows / total)
             os.replace(unfinished, target)
     except OSError as error:
         raise DataError(f"{target} could not be written ({error.strerror or error}): choose another place.") from error

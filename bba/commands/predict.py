@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bba.commands.typed import asked_for
 from bba.errors import DataError
-from bba.output import Result, of_prediction
+from bba.output import Result, of_prediction, progress_bar
 
 if TYPE_CHECKING:
     from bba.predict import Asked
@@ -50,7 +50,7 @@ def predict(
         raise DataError("Give either --text, or both --input and --output.")
     classifier = BudgetedClassifier.from_pretrained(checkpoint).on(backend)
     classifier.predict([], *asked)  # What is asked is refused before the file is read.
-    rows, blank = classify_file(classifier, input, output, asked, text_column)
+    rows, blank = classify_file(classifier, input, output, asked, text_column, progress_bar("rows"))
     note = f"; {blank} of them have no text and got no label" if blank else ""
     return Result({"output": str(output), "n": rows, "blank": blank}, f"{rows} rows written to {output}{note}.")
 
