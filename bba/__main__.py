@@ -17,6 +17,7 @@ from bba.commands.bench import bench
 from bba.commands.calibrate import calibrate
 from bba.commands.compare import compare
 from bba.commands.distill import distill
+from bba.commands.estimate import estimate
 from bba.commands.evaluate import evaluate
 from bba.commands.export import export
 from bba.commands.list import list_checkpoints
@@ -29,6 +30,7 @@ from bba.settings import WORD, usual_settings
 
 COMMANDS: dict[str, Callable[..., Result]] = {
     "train": train,
+    "estimate": estimate,
     "distill": distill,
     "calibrate": calibrate,
     "evaluate": evaluate,

@@ -13,6 +13,13 @@ from bba.errors import TrainingError
 SETTINGS = "run.json"
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file whole or not at all: whoever reads it meanwhile gets the old one."""
+    unfinished = path.with_name(f"{path.name}.writing")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
 def work_folder(out: Path) -> Path:
     """Return the folder that holds a run's states until its checkpoint `out` is written."""
     return out.with_name(out.name + ".training")
@@ -48,9 +55,7 @@ def open_run(folder: Path, settings: dict[str, Any], resume: bool) -> Iterator[N
                 f"A run was stopped in {folder}: add --resume to continue it, or remove that folder to start anew."
             )
         _check_settings(stored, settings)
-        temporary = folder / f"{SETTINGS}.writing"
-        temporary.write_text(json.dumps(settings, indent=1), encoding="utf-8")
-        temporary.rename(stored)
+        write_whole(stored, json.dumps(settings, indent=1))
         yield
 
 

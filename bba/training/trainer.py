@@ -18,6 +18,7 @@ from bba.errors import TrainingError
 from bba.model import BBAForSequenceClassification, BudgetGates, Setting
 from bba.settings import TrainSettings
 from bba.training.losses import distillation_loss
+from bba.training.progress import ProgressFile
 
 Stage = Literal["dense", "soft", "hard"]
 
@@ -126,7 +127,7 @@ class BudgetTrainer(Trainer):
         **trainer_arguments: Any,
     ) -> None:
         self.progress = ProgressBar(stage)
-        super().__init__(model=model, callbacks=[Clock(), self.progress], **trainer_arguments)
+        super().__init__(model=model, callbacks=[Clock(), self.progress, ProgressFile()], **trainer_arguments)
         self.remove_callback(PrinterCallback)
         self.classifier = model
         self.stage = stage
