@@ -14,7 +14,9 @@ ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="#2a7
 <circle cx="8" cy="8" r="4"/>
 </svg>"""
 
-OWN_DIAL = {"inputs"}  # Addresses of pages whose dial is another one.
+# Addresses of pages whose dial is another one, and of those that bring their own checkpoint, or need none.
+OWN_DIAL = {"inputs"}
+OWN_CHECKPOINT = {"lesson", "your_data"}
 
 st.set_page_config(page_title="Budgeted Attention", page_icon=ICON, layout="wide")
 page = st.navigation(
@@ -23,13 +25,20 @@ page = st.navigation(
             st.Page("pages/explore/budget.py", title="Budget", icon=":material/tune:", default=True),
             st.Page("pages/explore/classify.py", title="Classify", icon=":material/label:"),
             st.Page("pages/explore/inputs.py", title="Inputs", icon=":material/alt_route:"),
+            st.Page("pages/explore/files.py", title="Files", icon=":material/table:"),
         ],
         "Measure": [
             st.Page("pages/measure/latency.py", title="Latency", icon=":material/timer:"),
             st.Page("pages/measure/methods.py", title="Methods", icon=":material/scatter_plot:"),
         ],
+        "Build": [
+            st.Page("pages/build/your_data.py", title="Your data", icon=":material/upload_file:"),
+        ],
     }
 )
 with layout.errors():
-    layout.frame(with_dials=page.url_path not in OWN_DIAL)
+    if page.url_path in OWN_CHECKPOINT:
+        layout.keep("checkpoint", "budget", "ffn")
+    else:
+        layout.frame(with_dials=page.url_path not in OWN_DIAL)
     page.run()

@@ -1,0 +1,98 @@
+"""Pieces of the Files page: a file of texts in, the same rows with their labels out."""
+
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from bba.batch import classify_file
+from bba.data.inspection import PREVIEW_ROWS, Glance, glance
+from bba.data.tables import iter_batches
+from bba.ui import uploads
+from bba.ui.state import Choice
+from bba.ui.wording import count, plain
+
+
+def introduce() -> None:
+    """Say what the page is for."""
+    st.subheader("Classify a file")
+    st.markdown(
+        "Bring a file with a column of texts. The same rows come back in the same order, with a label, its probability "
+        "and the budget that was paid."
+    )
+
+
+def ask() -> tuple[UploadedFile, str]:
+    """Ask for a file and its column of texts; stop the page while there is none."""
+    upload = uploads.ask("rows_file", "A file with a column of texts")
+    if upload is None:
+        st.caption("Every other column is kept as it is. Labels are not needed.")
+        st.stop()
+    seen = _glance(upload)
+    st.markdown(f"**{plain(upload.name)}**: {uploads.described(seen.format)}, {len(seen.columns)} columns.")
+    column = st.selectbox(
+        "Column of texts", seen.columns, index=seen.columns.index(seen.text_column), format_func=plain,
+        key=f"rows_text_{hash(tuple(seen.columns))}", help="What is to be classified.",
+    )  # fmt: skip
+    return upload, column
+
+
+def _glance(upload: UploadedFile) -> Glance:
+    with uploads.saved(upload) as path:
+        return glance(path)
+
+
+def classify(choice: Choice, upload: UploadedFile, column: str) -> None:
+    """Classify all rows when told to, and offer what came out."""
+    key = (choice.folder, choice.stamp, choice.setting, upload.file_id, column)
+    if st.button("Classify all rows", type="primary", key="rows_start", icon=":material/play_arrow:"):
+        st.session_state["rows_done"] = (key, *_classified(choice, upload, column))
+    done = st.session_state.get("rows_done")
+    if done is None or done[0] != key:
+        st.caption(f"At budget {choice.setting}, with {plain(choice.folder.name)}.")
+        return
+    _, folder, rows, blank = done
+    _offer(Path(folder.name) / "labelled.csv", upload.name, rows, blank)
+
+
+def _classified(
+    choice: Choice, upload: UploadedFile, column: str
+) -> "tuple[tempfile.TemporaryDirectory[str], int, int]":
+    """Return the folder that holds `labelled.csv`, the rows in it, and how many have no text.
+
+    The folder goes when the visitor's session forgets it.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="bba-rows-", ignore_cleanup_errors=True)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        bar = st.progress(0.0, "Counting the rows…")
+        st.button("Stop", key="rows_stop", icon=":material/stop:")
+
+    def progress(done: float) -> None:  # A click, such as on Stop, ends the run here.
+        bar.progress(done, f"Classifying… {done:.0%}")
+
+    with uploads.saved(upload) as path:
+        rows, blank = classify_file(
+            choice.classifier,
+            path,
+            Path(folder.name) / "labelled.csv",
+            choice.setting,
+            column,
+            progress,
+        )
+    bar.progress(1.0, "Done.")
+    return folder, rows, blank
+
+
+def _offer(path: Path, name: str, rows: int, blank: int) -> None:
+    empty = f"; {count(blank)} of them have no text and got no label" if blank else ""
+    st.success(f"{count(rows)} rows classified{empty}.", icon=":material/check:")
+    st.download_button(
+        "Download CSV", path.read_bytes, file_name=f"{Path(name).stem}-labelled.csv", mime="text/csv",
+        key="rows_csv", icon=":material/download:", on_click="ignore",
+    )  # fmt: skip
+    first: pd.DataFrame = next(iter_batches(path, PREVIEW_ROWS))
+    added = list(first.columns[-3:])
+    st.markdown(f"The first {len(first)} rows, what was added first:")
+    uploads.preview(first, "rows_preview", added)
