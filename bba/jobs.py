@@ -1,7 +1,8 @@
 """Trainings in processes of their own: they survive the page that started them, and the server.
 
 A job is a folder, ROOT/.jobs/NAME, and its checkpoint becomes ROOT/NAME. All that is known of it lies in files, written
-whole or not at all, so that any process can watch it. One job runs at a time on a machine.
+whole or not at all, so that any process can watch it. One job runs at a time on a machine. By hand, a stopped one goes
+on with `python -m bba train --config ROOT/.jobs/NAME/run.yaml --resume`.
 """
 
 import csv
@@ -14,7 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +24,7 @@ from typing import Any, Literal
 import pandas as pd
 import psutil
 import yaml
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from bba.errors import TrainingError
 from bba.settings import ModelSettings, TrainSettings
@@ -31,7 +33,7 @@ from bba.training.runs import work_folder, write_whole
 from bba.training.speed import STAGES, Speed
 
 PLACE = Path(tempfile.gettempdir()) / "bba-training"
-"""Beginning of the names of two files: the lock under which a job is started, and which one runs on this machine."""
+"""Beginning of the names of files that are one for the machine: which job runs on it, and locks."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}")
 SOURCE = Path(__file__).parents[1]
 """Where `python -m bba` finds this package, installed or not."""
@@ -53,6 +55,8 @@ class Request:
     training: TrainSettings
     seconds: dict[str, float]
     """Expected seconds of start, dense, soft, hard and measuring."""
+    owner: str
+    """Key of the visitor who asks, the only one to be shown the job."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ class Job:
     def file(self) -> str:
         """Name of the file of examples, as its owner calls it."""
         return str(self._request()["file"])
+
+    @property
+    def owner(self) -> str:
+        """Key of the visitor who started it."""
+        return str(self._request()["owner"])
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -164,7 +173,8 @@ def _write(job: Job, request: Request, examples: pd.DataFrame) -> None:
     run |= {"model": asdict(request.model), "training": asdict(request.training)}
     run |= {"text_column": "text", "label_column": "label"}
     write_whole(job.folder / "run.yaml", yaml.safe_dump(run, allow_unicode=True))
-    write_whole(job.folder / "request.json", json.dumps({"file": request.file, "seconds": request.seconds}))
+    told = {"file": request.file, "seconds": request.seconds, "owner": request.owner}
+    write_whole(job.folder / "request.json", json.dumps(told))
 
 
 def _write_examples(path: Path, examples: pd.DataFrame) -> None:
@@ -203,7 +213,7 @@ def measured_speed(examples: pd.DataFrame, backbone: str, waiting: Callable[[], 
         TrainingError: a job runs on this machine, or these examples cannot be trained on.
     """
     _check_alone()
-    with tempfile.TemporaryDirectory(prefix="bba-speed-") as folder:
+    with _alone_in_timing(waiting), tempfile.TemporaryDirectory(prefix="bba-speed-") as folder:
         data = Path(folder) / "examples.csv"
         _write_examples(data, examples)
         command = [sys.executable, "-m", "bba", "estimate", "--task", str(data), "--backbone", backbone, "--json"]
@@ -223,18 +233,27 @@ def measured_speed(examples: pd.DataFrame, backbone: str, waiting: Callable[[], 
     return Speed(**values["speed"]), values["splits"]
 
 
-def running() -> str | None:
-    """Return the name of the job that runs on this machine, or None."""
+@contextmanager
+def _alone_in_timing(waiting: Callable[[], None]) -> Iterator[None]:
+    """Wait until nobody else times a training, as two at once would both seem slow."""
+    lock, held = FileLock(f"{PLACE}-speed.lock"), None
+    while held is None:
+        waiting()
+        with suppress(Timeout):
+            held = lock.acquire(timeout=0.2)
+    with held:
+        yield
+
+
+def running() -> Job | None:
+    """Return the job that runs on this machine, or None."""
     stored = _read(Path(f"{PLACE}.json"))
-    return stored["name"] if stored and _process(stored) else None
+    return Job(Path(stored["root"]), stored["name"]) if stored and _process(stored) else None
 
 
 def _check_alone() -> None:
-    other = running()
-    if other is not None:
-        raise TrainingError(
-            f"The training {other} is running on this machine, which does one at a time: wait until it has ended."
-        )
+    if running() is not None:
+        raise TrainingError("A training is running on this machine, which does one at a time: wait until it has ended.")
 
 
 def _environment() -> dict[str, str]:
@@ -258,7 +277,8 @@ def _launch(job: Job) -> None:
             stderr=log,
             start_new_session=True,
         )
-    identity = {"name": job.name, "pid": process.pid, "created": psutil.Process(process.pid).create_time()}
+    identity: dict[str, Any] = {"root": str(job.root.resolve()), "name": job.name}
+    identity |= {"pid": process.pid, "created": psutil.Process(process.pid).create_time()}
     write_whole(job.folder / "process.json", json.dumps(identity))
     write_whole(Path(f"{PLACE}.json"), json.dumps(identity))
     threading.Thread(target=_note_end, args=(job, process), daemon=True).start()
@@ -296,7 +316,7 @@ def state(job: Job) -> State:
     """Return how far a job is. The examples of a finished one are removed: they are not needed any more."""
     alive = _process(_read(job.folder / "process.json")) is not None
     stage, progress = _stage(job)
-    if not alive and _result(job):
+    if not alive and job.out.is_dir():
         shutil.rmtree(job.folder / "data", ignore_errors=True)
         return State("finished", stage, progress, 1.0, 0.0)
     over, left = _times(job.seconds, stage, progress)

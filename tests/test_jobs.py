@@ -56,7 +56,7 @@ def runs(monkeypatch):
 def asked(name="mine", **training):
     settings = TrainSettings(StageSettings(1, 1e-3), StageSettings(1, 1e-3), StageSettings(1, 1e-3), **training)
     model = ModelSettings(hidden_size=16, layers=1, heads=2, ffn_size=16, max_length=16)
-    return Request(name, "my reviews.csv", "word", model, settings, SECONDS)
+    return Request(name, "my reviews.csv", "word", model, settings, SECONDS, "somebody")
 
 
 def ended(job, seconds=120):
@@ -76,7 +76,8 @@ def progress(job, stage, step, steps=100, seconds_per_step=None):
 
 def test_a_small_training_runs_to_a_checkpoint(root):
     job = jobs.start(root, asked(min_steps=2, batch_size=8, save_every=2), EXAMPLES)
-    assert jobs.running() == "mine"
+    assert jobs.running() == job
+    assert job.owner == "somebody"
     assert ended(job, 300).status == "finished", (job.folder / "log.txt").read_text()
     assert checkpoint_folders(root) == [root / "mine"]
     report = json.loads((root / "mine" / "report.json").read_text())
@@ -97,7 +98,7 @@ def test_examples_come_back_as_they_were(root, runs):
 def test_one_at_a_time_stop_resume_and_discard(root, runs):
     runs(SLEEP)
     job = jobs.start(root, asked("first"), EXAMPLES)
-    with pytest.raises(TrainingError, match="first is running on this machine, which does one at a time"):
+    with pytest.raises(TrainingError, match="A training is running on this machine, which does one at a time"):
         jobs.start(root, asked("second"), EXAMPLES)
     assert not Job(root, "second").folder.exists()
     progress(job, "1-dense", 50)

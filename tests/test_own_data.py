@@ -15,6 +15,7 @@ from bba.ui import own_result, own_training, state, uploads
 
 APP = str(Path(__file__).parents[1] / "app.py")
 PAGE, FILES = "pages/build/your_data.py", "pages/explore/files.py"
+VISITOR = "0123456789abcdef" * 2
 SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, latency=5, settings=20)
 GOOD = "review;verdict\n" + "".join(f"nice {i};pos\nbad {i};neg\n" for i in range(30))
 
@@ -44,8 +45,10 @@ def ran(at):
     return at
 
 
-def opened(page=PAGE):
-    return ran(AppTest.from_file(APP, default_timeout=120).switch_page(page).run())
+def opened(page=PAGE, visitor=VISITOR):
+    at = AppTest.from_file(APP, default_timeout=120).switch_page(page)
+    at.session_state["visitor"] = visitor
+    return ran(at.run())
 
 
 def given(at, content, name="my *data*.csv", key="own_file"):
@@ -61,11 +64,12 @@ def words(at):
     )
 
 
-def pretend_job(root, name, **files):
+def pretend_job(root, name, owner=VISITOR, **files):
     folder = root / ".jobs" / name
     folder.mkdir(parents=True)
     seconds = {"start": 1.0, "dense": 1.0, "soft": 1.0, "hard": 1.0, "measuring": 1.0}
-    (folder / "request.json").write_text(json.dumps({"file": "a.csv", "seconds": seconds}))
+    told = {"file": "a.csv", "seconds": seconds, "owner": owner}
+    (folder / "request.json").write_text(json.dumps(told))
     for file, content in {"log.txt": "", **files}.items():
         (folder / file).write_text(content)
 
@@ -156,6 +160,16 @@ def test_a_stopped_and_a_failed_training_can_go_on_or_go(root):
     assert list((root / ".jobs").iterdir()) == []
     pretend_job(root, "broken", **{"ended.json": '{"status": 1}', "log.txt": "The loss is <b>bad</b>.\n"})
     assert "<b>bad</b>" in words(opened()).replace("\\", "")
+
+
+def test_a_training_is_its_owners(root, monkeypatch):
+    pretend_job(root, "secret", stopped="")
+    monkeypatch.setattr(jobs, "running", lambda: jobs.Job(root, "secret"))
+    at = opened(visitor="f" * 32)
+    assert "Somebody else's training is running" in words(at).replace("\\", "")
+    assert "secret" not in words(at)
+    assert "a.csv" not in words(at)
+    assert not at.button
 
 
 def test_a_finished_training_shows_its_accuracy_and_opens_in_the_app(root, report):

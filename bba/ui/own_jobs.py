@@ -1,10 +1,10 @@
-"""Your data, third part: the trainings of this server, how far they are, and what can be done with them."""
+"""Your data, third part: the visitor's own trainings, how far they are, and what can be done with them."""
 
 import streamlit as st
 
 from bba import jobs
 from bba.jobs import Job, State
-from bba.ui import own_result, state
+from bba.ui import own_result, state, visitor
 from bba.ui.own_words import STAGES, duration
 from bba.ui.wording import count, percent, plain
 
@@ -12,16 +12,25 @@ SECONDS_BETWEEN = 2
 
 
 def show() -> None:
-    """Show the trainings of this server, one of them with all that is known of it; nothing where there are none."""
-    found = {job.name: job for job in jobs.jobs_in(state.checkpoints_root())}
+    """Show the visitor's trainings, one of them with all that is known of it, and that somebody else's is running."""
+    found = {job.name: job for job in jobs.jobs_in(state.checkpoints_root()) if job.owner == visitor.key()}
+    running = jobs.running()
+    if running is not None and running.owner != visitor.key():
+        left = duration(jobs.state(running).seconds_left)
+        st.info(
+            f"Somebody else's training is running, and this server does one at a time. It ends in about {left}; you "
+            "can prepare yours meanwhile.",
+            icon=":material/hourglass_top:",
+        )
     if not found:
         return
+    visitor.keep()
     wanted = st.session_state.pop("own_job_next", None)
     if wanted in found:
         st.session_state["own_job"] = wanted
     elif st.session_state.get("own_job") not in found:
         st.session_state.pop("own_job", None)
-    st.subheader("Trainings", help="Everybody who opens this app sees the trainings on this server and their models.")
+    st.subheader("Your trainings", help="This browser is shown its own only. Other visitors cannot see or stop them.")
     name = st.selectbox("Training", list(found), key="own_job") if len(found) > 1 else next(iter(found))
     _one(found[name])
 

@@ -12,7 +12,7 @@ from bba.jobs import SOURCE, Request
 from bba.model.backbones import MINI, MINILM_PACKAGE
 from bba.settings import WORD, usual_settings
 from bba.training.speed import Plan, Speed, spend
-from bba.ui import state
+from bba.ui import state, visitor
 from bba.ui.own_file import Checked
 from bba.ui.own_words import ABOUT_BACKBONES, BACKBONES, duration
 from bba.ui.wording import count
@@ -41,6 +41,10 @@ def ask(checked: Checked) -> None:
     plan = spend(minutes, speed, splits, usual_settings("", backbone)[1])
     _show(plan, splits, minutes)
     name = _name(checked.upload.name)
+    st.caption(
+        "Your file stays on the server until the training has ended or is discarded, and nobody else is shown it. The "
+        "finished model is in the list of checkpoints, for everybody who opens this app."
+    )
     if st.button("Train", type="primary", key="own_train", icon=":material/play_arrow:"):
         _start(checked, backbone, plan, name)
 
@@ -107,7 +111,7 @@ def _start(checked: Checked, backbone: str, plan: Plan, name: str) -> None:
     if plan.rows < len(examples):
         examples = sample_rows(examples, plan.rows, plan.training.seed)
     model = usual_settings("", backbone)[0]
-    request = Request(name, checked.upload.name, backbone, model, plan.training, plan.seconds)
+    request = Request(name, checked.upload.name, backbone, model, plan.training, plan.seconds, visitor.key())
     job = jobs.start(root, request, examples)
     st.session_state["own_job_next"] = job.name
     st.rerun()
