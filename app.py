@@ -31,6 +31,9 @@ page = st.navigation(
             st.Page("pages/measure/latency.py", title="Latency", icon=":material/timer:"),
             st.Page("pages/measure/methods.py", title="Methods", icon=":material/scatter_plot:"),
         ],
+        "Learn": [
+            st.Page("pages/learn/lesson.py", title="Lesson", icon=":material/school:"),
+        ],
         "Build": [
             st.Page("pages/build/your_data.py", title="Your data", icon=":material/upload_file:"),
         ],

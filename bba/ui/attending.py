@@ -54,7 +54,7 @@ def _show(words: list[str], weights: list[float], place: int) -> None:
     top = frame.nlargest(TOP, "weight")
     left, right = st.columns([3, 2], gap="large")
     with left, st.container(key="attention_words"):
-        st.html(_shaded(words, weights, place))
+        st.html(shaded(words, weights, place))
         st.caption(
             "The stronger the colour behind a word, the more this head looks at it; the strongest has "
             f"{max(weights):.3f} of 1. A pointer over a word shows its weight. Underlined: the word that looks. "
@@ -65,7 +65,7 @@ def _show(words: list[str], weights: list[float], place: int) -> None:
         layout.chart(charts.weight_bars(list(top["word"]), list(top["weight"])), frame, "attention", alt)
 
 
-def _shaded(words: list[str], weights: list[float], place: int) -> str:
+def shaded(words: list[str], weights: list[float], place: int) -> str:
     """Return the words as HTML, each on a ground as strong as its weight; what people typed is shown literally."""
     most = max(weights)
     spans = [
