@@ -23,7 +23,7 @@ from bba.pruning.masking import mask_heads
 from bba.pruning.plan import plan_at
 from bba.pruning.surgery import prune
 from bba.settings import ModelSettings, StageSettings, TrainSettings
-from bba.training import live
+from bba.training import live, live_run
 from bba.ui import state
 from bba.ui.examples import synthetic_answer
 from bba.ui.lesson import facts as computing
@@ -33,7 +33,7 @@ from bba.ui.lesson.page import STEPS
 
 APP = str(Path(__file__).parents[1] / "app.py")
 LESSON, BUDGET = "pages/learn/lesson.py", "pages/explore/budget.py"
-SIGHT = live.Sight("soft", 50, 100, 1.5, 0.7, [0.3, 0.5], [[1.0, 0.25]])
+SIGHT = live_run.Sight("soft", 50, 100, 1.5, 0.7, [0.3, 0.5], [[1.0, 0.25]])
 
 
 @pytest.fixture(autouse=True)
@@ -270,7 +270,7 @@ def as_json(sight):
 
 
 def test_a_run_is_seen_line_by_line_and_ends():
-    run = live.LiveRun(telling(as_json(SIGHT), as_json(SIGHT)))
+    run = live_run.LiveRun(telling(as_json(SIGHT), as_json(SIGHT)))
     assert run.view().ending is None
     assert run.start() == 1
     view = ended(run)
@@ -279,7 +279,7 @@ def test_a_run_is_seen_line_by_line_and_ends():
 
 
 def test_one_run_at_a_time_and_it_can_be_stopped():
-    run = live.LiveRun(telling(then="import time; time.sleep(60)"))
+    run = live_run.LiveRun(telling(then="import time; time.sleep(60)"))
     assert run.start() == 1
     assert run.start() is None
     run.stop()
@@ -289,9 +289,9 @@ def test_one_run_at_a_time_and_it_can_be_stopped():
 
 
 def test_a_run_that_breaks_off_or_takes_too_long_is_told():
-    assert ended_after(live.LiveRun(telling(as_json(SIGHT), then="raise SystemExit(3)"))).ending == "failed"
-    slow = live.LiveRun(telling(then="import time; time.sleep(60)"), limit_seconds=0.1)
-    assert ended_after(slow).ending == "stopped"
+    assert ended_after(live_run.LiveRun(telling(as_json(SIGHT), then="raise SystemExit(3)"))).ending == "failed"
+    slow = live_run.LiveRun(telling(then="import time; time.sleep(60)"), limit_seconds=0.1)
+    assert ended_after(slow).ending == "overdue"
 
 
 def ended_after(run):
@@ -300,7 +300,7 @@ def ended_after(run):
 
 
 def test_all_visitors_see_the_same_run_and_only_its_owner_stops_it(root, monkeypatch):
-    run = live.LiveRun(telling(as_json(SIGHT), then="import time; time.sleep(60)"))
+    run = live_run.LiveRun(telling(as_json(SIGHT), then="import time; time.sleep(60)"))
     monkeypatch.setattr(training, "live_run", lambda: run)
     owner, other = (opened(step="4", show="train one now") for _ in range(2))
     ran(owner.button(key="train").click().run())
@@ -313,4 +313,4 @@ def test_all_visitors_see_the_same_run_and_only_its_owner_stops_it(root, monkeyp
     assert not any(button.key == "stop" for button in other.button)
     ran(owner.button(key="stop").click().run())
     assert ended(run).ending == "stopped"
-    assert "Stopped after 2 seconds, at step 50 of 100." in words(ran(other.run()))
+    assert "Stopped. It reached step 50 of 100 after 2 seconds." in words(ran(other.run()))

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from bba.measure.report import Latency
-from bba.training.live import EVERY, Sight
+from bba.training.live_run import EVERY, Sight
 from bba.ui.charts import ACCENT, BAND, GREY, SECOND, blank
 from bba.ui.wording import milliseconds
 

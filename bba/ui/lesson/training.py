@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from bba.data import synthetic
-from bba.training.live import FRESH, MODEL, LiveRun, View
+from bba.training.live_run import FRESH, MODEL, LiveRun, View
 from bba.ui import layout
 from bba.ui.lesson import pictures
 
@@ -15,6 +15,12 @@ STAGES = {
     "dense": "all heads on, no gates yet",
     "soft": "gates learn to close: each between 0 and 1",
     "hard": "gates are exactly open or closed",
+}
+ENDINGS = {
+    "finished": "Finished.",
+    "stopped": "Stopped.",
+    "overdue": "Stopped, because it took too long: the machine is busy with other things. Try again later.",
+    "failed": "The training broke off: start it again, or look at the server's log.",
 }
 
 
@@ -59,19 +65,21 @@ def _state(view: View) -> None:
             f"{len(things)} things only ({', '.join(things)}). It takes less than a minute on a quiet machine, and "
             "everybody on this server sees the same run."
         )
-    elif not view.sights:
-        st.caption({"running": "Starting…", "stopped": "Stopped before it began."}.get(view.ending, _failed()))
-    else:
+    elif view.running and not view.sights:
+        st.progress(0.0, text="Starting: texts and a fresh model are made…")
+    elif view.running:
         last = view.sights[-1]
-        if view.running:
-            st.progress(last.step / last.steps, text=f"{last.stage}: {STAGES[last.stage]}")
-        else:
-            told = {"finished": "Finished", "stopped": "Stopped"}.get(view.ending, _failed())
-            st.caption(f"{told} after {last.seconds:.0f} seconds, at step {last.step} of {last.steps}.")
+        st.progress(last.step / last.steps, text=f"{last.stage}: {STAGES[last.stage]}")
+    else:
+        st.caption(ENDINGS[view.ending] + _reached(view))
 
 
-def _failed() -> str:
-    return "The training broke off: start it again, or look at the server's log"
+def _reached(view: View) -> str:
+    """Return how far a run came, or nothing if nothing was seen of it."""
+    if not view.sights:
+        return ""
+    last = view.sights[-1]
+    return f" It reached step {last.step} of {last.steps} after {last.seconds:.0f} seconds."
 
 
 def _pictures(view: View) -> None:
