@@ -39,7 +39,6 @@ def predict(
         text_column: the column of texts, where its name does not tell.
         backend: what the model runs on: torch, onnx, or onnx-int8, whose answers differ a little.
     """
-    from bba.batch import classify_file
     from bba.predict import BudgetedClassifier
 
     asked = _asked(budget, ffn_budget, target_cost, target_accuracy)
@@ -50,6 +49,8 @@ def predict(
         raise DataError("Give either --text, or both --input and --output.")
     classifier = BudgetedClassifier.from_pretrained(checkpoint).on(backend)
     classifier.predict([], *asked)  # What is asked is refused before the file is read.
+    from bba.batch import classify_file  # Which needs what reads tables; a single text need not wait for that.
+
     rows, blank = classify_file(classifier, input, output, asked, text_column, progress_bar("rows"))
     note = f"; {blank} of them have no text and got no label" if blank else ""
     return Result({"output": str(output), "n": rows, "blank": blank}, f"{rows} rows written to {output}{note}.")
