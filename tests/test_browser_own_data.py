@@ -49,8 +49,15 @@ def test_a_file_becomes_a_model_in_the_app(visit, reviews, root):
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.get_by_text("is being trained on")).to_be_visible()
     second = visit("/your_data", width=390, scheme="dark")
-    expect(second.get_by_text("is being trained on")).to_be_visible()
+    expect(second.get_by_text("Somebody else's training is running")).to_be_visible()
+    expect(second.get_by_text("is being trained on")).to_have_count(0)
     assert second.evaluate("document.documentElement.scrollWidth") <= 390
+    context = page.context
+    page.close()
+    page = context.new_page()
+    page.goto(second.url)
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.get_by_text("test texts that it never saw")).to_be_visible(timeout=600 * SECONDS)
     settled(page)
     SCREENSHOTS.mkdir(exist_ok=True)

@@ -84,6 +84,12 @@ def test_a_lopsided_file_is_told(write):
     assert problem.startswith("95.0% of the rows have the label 'a'")
 
 
+def test_a_missing_header_is_suspected(write):
+    pairs = rows({"a": 20, "b": 20})
+    (problem,) = inspect(write("".join(f"{text},{label}\n" for text, label in pairs)), "text a 0", "a").problems
+    assert problem.startswith("The first row was read as the names of the columns, but 'a' is a label")
+
+
 def test_a_file_that_cannot_be_trained_on_still_shows_its_counts(write):
     found = inspect(write(csv_of(rows({"a": 9}))), "text", "label")
     assert found.counts == {"a": 9}

@@ -79,7 +79,13 @@ def inspect(path: Path, text_column: str, label_column: str) -> Inspection:
     """
     table = read_table(path, text_column, label_column)
     frame, counts = table.frame, Counter(table.frame["label"])
-    problems = (*table.problems, *_repeated(frame), *_alike(list(counts)), *_uneven(counts))
+    problems = (
+        *_headless(label_column, counts),
+        *table.problems,
+        *_repeated(frame),
+        *_alike(list(counts)),
+        *_uneven(counts),
+    )
     splits, error = {}, None
     try:
         data = split_table(path, table, seed=0)
@@ -89,6 +95,16 @@ def inspect(path: Path, text_column: str, label_column: str) -> Inspection:
         problems += data.problems[len(table.problems) :]
         splits = {name: len(getattr(data, name)) for name in ("train", "validation", "test")}
     return Inspection(len(frame), dict(counts.most_common()), problems, splits, error)
+
+
+def _headless(label_column: str, counts: Counter[str]) -> list[str]:
+    """Return what is to be said where the first row looks like an example."""
+    if label_column.strip() not in counts:
+        return []
+    return [
+        f"The first row was read as the names of the columns, but {label_column!r} is a label in other rows: if it is "
+        "an example, add a row of names above it."
+    ]
 
 
 def _repeated(frame: pd.DataFrame) -> list[str]:

@@ -28,7 +28,7 @@ def ask() -> tuple[UploadedFile, str]:
     """Ask for a file and its column of texts; stop the page while there is none."""
     upload = uploads.ask("rows_file", "A file with a column of texts")
     if upload is None:
-        st.caption("Every other column is kept as it is. Labels are not needed.")
+        st.caption("Every other column is kept as it is. Labels are not needed. Nothing stays on the server.")
         st.stop()
     seen = _glance(upload)
     st.markdown(f"**{plain(upload.name)}**: {uploads.described(seen.format)}, {len(seen.columns)} columns.")
@@ -65,7 +65,8 @@ def _classified(
     The folder goes when the visitor's session forgets it.
     """
     folder = tempfile.TemporaryDirectory(prefix="bba-rows-", ignore_cleanup_errors=True)
-    with st.container(horizontal=True, vertical_alignment="center"):
+    place = st.empty()
+    with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Counting the rows…")
         st.button("Stop", key="rows_stop", icon=":material/stop:")
 
@@ -81,7 +82,7 @@ def _classified(
             column,
             progress,
         )
-    bar.progress(1.0, "Done.")
+    place.empty()
     return folder, rows, blank
 
 
@@ -94,5 +95,5 @@ def _offer(path: Path, name: str, rows: int, blank: int) -> None:
     )  # fmt: skip
     first: pd.DataFrame = next(iter_batches(path, PREVIEW_ROWS))
     added = list(first.columns[-3:])
-    st.markdown(f"The first {len(first)} rows, what was added first:")
+    st.markdown("The first rows, with what was added in front:")
     uploads.preview(first, "rows_preview", added)

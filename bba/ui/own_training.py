@@ -59,7 +59,7 @@ def _backbone() -> str:
     if len(available) == 1:
         return available[0]
     backbone = st.segmented_control(
-        "Start", available, default=available[0], required=True, format_func=BACKBONES.__getitem__, key="own_backbone",
+        "Start", available, default=available[1], required=True, format_func=BACKBONES.__getitem__, key="own_backbone",
         help="What the model knows before it sees your file.",
     )  # fmt: skip
     st.caption(ABOUT_BACKBONES[backbone])

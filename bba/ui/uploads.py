@@ -23,9 +23,7 @@ MAX_CELL = 300
 
 def ask(key: str, label: str = "Your file") -> UploadedFile | None:
     """Show the place to drop a file and return the file, or None while there is none."""
-    return st.file_uploader(
-        label, type=TYPES, key=key, help="CSV, TSV, JSONL or Parquet, up to 200 MB. It is not kept on the server."
-    )
+    return st.file_uploader(label, type=TYPES, key=key, help="CSV, TSV, JSONL or Parquet, up to 200 MB.")
 
 
 @contextmanager
