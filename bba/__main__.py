@@ -14,6 +14,7 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from bba.commands.bench import bench
+from bba.commands.budgetformer import budgetformer
 from bba.commands.calibrate import calibrate
 from bba.commands.compare import compare
 from bba.commands.distill import distill
@@ -31,6 +32,7 @@ from bba.settings import WORD, usual_settings
 COMMANDS: dict[str, Callable[..., Result]] = {
     "train": train,
     "estimate": estimate,
+    "budgetformer": budgetformer,
     "distill": distill,
     "calibrate": calibrate,
     "evaluate": evaluate,
@@ -101,7 +103,7 @@ def make_parser(given: Sequence[str] = ()) -> ArgumentParser:
         if "text" in parameters:  # Of a bare string; as one that may be None, "#1 hit" and "null" are read as nothing.
             command.add_argument("--text", type=str, help="a text to classify")
         command.add_function_arguments(function, as_group=False, skip={"checkpoint", "resume", "text"})
-        if name in ("train", "compare"):
+        if name in ("train", "budgetformer", "compare"):
             command.set_defaults(_train_defaults(given))
         commands.add_subcommand(name, command, help=summary)
     return parser

@@ -8,16 +8,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from bba.errors import CheckpointError
+from bba.measure.budgetformer_report import BudgetFormerReport
 from bba.measure.report import Report
-from bba.model import BBAConfig, BBAForSequenceClassification
+from bba.model import (
+    BBAConfig,
+    BBAForSequenceClassification,
+    BudgetFormerConfig,
+    BudgetFormerForSequenceClassification,
+)
 from bba.model.quiet import quiet
 
 CONFIG = "config.json"
@@ -26,7 +33,15 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 REPORT = "report.json"
 CARD = "README.md"
 REQUIRED = (CONFIG, WEIGHTS, *TOKENIZER)
-"""Without these a folder cannot classify. Report and card are there in all that `train` and `prune` write."""
+"""Without these a folder cannot classify. Report and card are there in all that our commands write."""
+_HOW = {
+    BBAConfig.model_type: "has a dial and no budgets of its own: use it with `bba.BudgetedClassifier`",
+    BudgetFormerConfig.model_type: "is a BudgetFormer, which has no dial, as it chooses heads for each text itself: "
+    "use it with `bba.budgetformer.BudgetFormerClassifier`",
+}
+"""How each kind of checkpoint is used; told to those who take one for the other."""
+_Model = TypeVar("_Model", BBAForSequenceClassification, BudgetFormerForSequenceClassification)
+_Report = TypeVar("_Report", Report, BudgetFormerReport)
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,16 @@ class Checkpoint:
     report: Report | None
 
 
-def round_to_half(model: BBAForSequenceClassification) -> None:
+@dataclass(frozen=True)
+class BudgetFormerCheckpoint:
+    """A loaded BudgetFormer."""
+
+    model: BudgetFormerForSequenceClassification
+    tokenizer: PreTrainedTokenizerBase
+    report: BudgetFormerReport | None
+
+
+def round_to_half(model: nn.Module) -> None:
     """Round the weights to what half precision can hold, so that the stored model is the one that is measured."""
     with torch.no_grad():
         for tensor in model.state_dict().values():
@@ -49,7 +73,7 @@ def _is_half(weights: Mapping[str, Tensor]) -> bool:
     return all(torch.equal(tensor, tensor.half().float()) for tensor in weights.values())
 
 
-def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
+def save(folder: Path, checkpoint: Checkpoint | BudgetFormerCheckpoint, card: str) -> None:
     """Write a checkpoint whole or not at all.
 
     Weights are stored in half precision where this loses nothing (see `round_to_half`).
@@ -68,7 +92,7 @@ def save(folder: Path, checkpoint: Checkpoint, card: str) -> None:
         (inside / CARD).write_text(card, encoding="utf-8")
 
 
-def _text_of(report: Report) -> str:
+def _text_of(report: Report | BudgetFormerReport) -> str:
     return json.dumps(report.to_json(), indent=1) + "\n"
 
 
@@ -128,33 +152,44 @@ def load(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: the folder is not there, is not one of ours, or is damaged.
     """
+    return Checkpoint(*_load(folder, BBAForSequenceClassification), read_report(folder))
+
+
+def load_budgetformer(folder: Path) -> BudgetFormerCheckpoint:
+    """Read a BudgetFormer; see `load`."""
+    model, tokenizer = _load(folder, BudgetFormerForSequenceClassification)
+    return BudgetFormerCheckpoint(model, tokenizer, read_budgetformer_report(folder))
+
+
+def _load(folder: Path, kind: type[_Model]) -> tuple[_Model, PreTrainedTokenizerBase]:
+    """Return model and tokenizer, or say in what way they are damaged."""
     _check_files(folder)
-    report = read_report(folder)
+    _check_kind(folder, kind.config_class.model_type)
     try:
-        config = _load_config(folder)
-        model = _load_model(folder, config)
+        config = _load_config(folder, kind.config_class)
+        model = _load_model(folder, kind, config)
         tokenizer = _load_tokenizer(folder, config)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise CheckpointError(
             f"The checkpoint {folder} is damaged ({reason}): copy it again, or train it again."
         ) from error
-    return Checkpoint(model.eval(), tokenizer, report)
+    return model.eval(), tokenizer
 
 
-def _load_config(folder: Path) -> BBAConfig:
+def _load_config(folder: Path, kind: type[BBAConfig]) -> BBAConfig:
     try:
-        return BBAConfig.from_pretrained(folder)
+        return kind.from_pretrained(folder)
     except StrictDataclassError as error:
         raise ValueError(error.__cause__ or error) from error  # The cause is the check's own sentence.
 
 
-def _load_model(folder: Path, config: BBAConfig) -> BBAForSequenceClassification:
-    model: BBAForSequenceClassification
+def _load_model(folder: Path, kind: type[_Model], config: BBAConfig) -> _Model:
+    model: _Model
     info: dict[str, set[str]]
     try:
         with quiet():
-            model, info = BBAForSequenceClassification.from_pretrained(  # type: ignore[misc]
+            model, info = kind.from_pretrained(  # type: ignore[misc]
                 folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
             )
     except RuntimeError as error:
@@ -185,14 +220,33 @@ def _check_files(folder: Path) -> None:
             f"{folder} is not a complete checkpoint, {' and '.join(missing)} is missing: "
             f"expected {', '.join(REQUIRED)}."
         )
-    try:
-        kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
-    except (ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder / CONFIG} is not JSON of a configuration: copy it again.") from error
-    if kind != BBAConfig.model_type:
+
+
+def _check_kind(folder: Path, wanted: str) -> None:
+    kind = _model_type(folder)
+    if kind in _HOW and kind != wanted:
+        raise CheckpointError(f"{folder} {_HOW[kind]}.")
+    if kind != wanted:
         raise CheckpointError(
             f"{folder} holds a {kind!r} model, not a budgeted one: train one with `python -m bba train`."
         )
+
+
+def _model_type(folder: Path) -> str | None:
+    try:
+        kind: str | None = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
+    except (ValueError, AttributeError) as error:
+        raise CheckpointError(f"{folder / CONFIG} is not JSON of a configuration: copy it again.") from error
+    return kind
+
+
+def is_budgetformer(folder: Path) -> bool:
+    """Return whether a checkpoint is a BudgetFormer, without touching its weights.
+
+    Raises:
+        CheckpointError: its configuration is damaged.
+    """
+    return _model_type(folder) == BudgetFormerConfig.model_type
 
 
 def read_report(folder: Path) -> Report | None:
@@ -201,6 +255,15 @@ def read_report(folder: Path) -> Report | None:
     Raises:
         CheckpointError: it is damaged.
     """
+    return _read_report(folder, Report)
+
+
+def read_budgetformer_report(folder: Path) -> BudgetFormerReport | None:
+    """Read a BudgetFormer's report; see `read_report`."""
+    return _read_report(folder, BudgetFormerReport)
+
+
+def _read_report(folder: Path, kind: type[_Report]) -> _Report | None:
     path = folder / REPORT
     if not path.is_file():
         return None
@@ -209,7 +272,7 @@ def read_report(folder: Path) -> Report | None:
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON: copy it again, or train the checkpoint again.") from error
     try:
-        return Report.from_json(values)
+        return kind.from_json(values)
     except CheckpointError as error:
         raise CheckpointError(f"In {folder}, {error}") from error
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bba.export import Exported
+    from bba.measure.budgetformer_report import BudgetFormerReport
     from bba.measure.ladder import Routing
     from bba.measure.report import BudgetRow
     from bba.predict import Prediction
@@ -34,6 +35,14 @@ def of_evaluation(name: str, split: str, count: int, rows: "Sequence[BudgetRow]"
     columns = ("budget", "ffn_budget", "heads", "cost", "encoder_cost", *ACCURACY)
     text = f"{name} in {backend}: {count:,} {split} texts, 95 % Wilson intervals\n" + table(columns, values)
     return Result({"checkpoint": name, "backend": backend, "split": split, "n": count, "rows": values}, text)
+
+
+def of_chosen(name: str, report: "BudgetFormerReport") -> Result:
+    """Return what is said of a BudgetFormer's accuracy and cost on the test texts."""
+    row = asdict(report.test) | {"target": report.target, "dense_accuracy": report.dense_accuracy["test"]}
+    columns = ("target", "cost", "heads", "encoder_cost", *ACCURACY, "dense_accuracy")
+    text = f"{name}: {report.counts['test']:,} test texts, 95 % Wilson intervals\n" + table(columns, [row])
+    return Result({"checkpoint": name, "split": "test", "n": report.counts["test"], "rows": [row]}, text)
 
 
 def of_prediction(prediction: "Prediction") -> Result:

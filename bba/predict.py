@@ -263,7 +263,7 @@ class BudgetedClassifier:
             CheckpointError: see `ladder`.
             DataError: `texts` is one string, one of them is blank or no text, or `batch_size` is below 1.
         """
-        _check_texts(texts)
+        check_texts(texts)
         if batch_size < 1:
             raise DataError(f"The batch_size is {batch_size}: give at least 1.")
         if budget == AUTO:
@@ -347,7 +347,12 @@ class BudgetedClassifier:
         checkpoints.save(Path(folder), self.checkpoint, card)
 
 
-def _check_texts(texts: Sequence[str]) -> None:
+def check_texts(texts: Sequence[str]) -> None:
+    """See that there are texts to classify.
+
+    Raises:
+        DataError: `texts` is one string, or one of them is blank or no text.
+    """
     if isinstance(texts, str):
         raise DataError("One string was given where a list of texts is expected: write predict([text]).")
     for number, text in enumerate(texts, start=1):

@@ -4,9 +4,10 @@ Only matrix products are counted, as is usual; LayerNorm, GELU, softmax and tabl
 computes the first position only, which is all that the classifier reads.
 """
 
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 
-from bba.model import BBAConfig
+from bba.model import BBAConfig, BudgetFormerConfig
 
 USUAL_LENGTH = 64
 """Tokens of a text, where a share of FLOPs is given without naming a length."""
@@ -46,8 +47,19 @@ def flops(config: BBAConfig, length: int) -> Cost:
     projections 2·(2·Q·C·nD), key and value projections 2·(2·T·C·nD), scores and values 2·(2·Q·T·nD), feed-forward
     2·(2·Q·C·F). Q is T but for the last layer, where it is 1.
     """
+    return _flops(config, [len(kept) for kept in config.heads], length)
+
+
+def chosen_flops(config: BudgetFormerConfig, heads: Sequence[int], length: int) -> Cost:
+    """Count the FLOPs of a text that uses so many heads in each layer; the policies' are among the projections."""
+    policies = config.num_hidden_layers * 2 * config.policy_size * (config.hidden_size + 1 + config.heads_per_layer)
+    cost = _flops(config, heads, length)
+    return replace(cost, projections=cost.projections + policies)
+
+
+def _flops(config: BBAConfig, heads: Sequence[int], length: int) -> Cost:
     C, T = config.hidden_size, length
-    widths = [len(kept) * config.head_size for kept in config.heads]
+    widths = [count * config.head_size for count in heads]
     computed = _computed(config, T)
     return Cost(
         embeddings=0,

@@ -88,8 +88,8 @@ def planned_steps(settings: TrainSettings, stage: Stage, texts: int) -> tuple[in
     return between * saves, between
 
 
-def _arguments(stage: Stage, settings: TrainSettings, folder: Path, texts: int) -> TrainingArguments:
-    """Map our settings onto transformers' names."""
+def stage_arguments(stage: Stage, settings: TrainSettings, folder: Path, texts: int) -> TrainingArguments:
+    """Map our settings onto transformers' names; `texts` is the number of training texts."""
     dense = stage == "dense"
     steps, between = planned_steps(settings, stage, texts)
     return TrainingArguments(
@@ -122,11 +122,6 @@ def _arguments(stage: Stage, settings: TrainSettings, folder: Path, texts: int) 
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
     return {"accuracy": float(accuracy_score(prediction.label_ids, np.argmax(prediction.predictions, axis=-1)))}
-
-
-def _clock(trainer: BudgetTrainer) -> Clock:
-    """Return the Trainer's clock: a resumed Trainer has made itself a new one."""
-    return next(callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Clock))
 
 
 def set_trainable(model: BBAForSequenceClassification, stage: Stage, settings: TrainSettings) -> None:
@@ -166,12 +161,18 @@ def run_stage(
         stage,
         settings,
         fixed,
-        args=_arguments(stage, settings, folder, len(train)),
+        args=stage_arguments(stage, settings, folder, len(train)),
         train_dataset=train,
         eval_dataset=validation,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
     )
+    train_to_the_end(trainer, stage, folder)
+    return model.eval()
+
+
+def train_to_the_end(trainer: BudgetTrainer, stage: str, folder: Path) -> None:
+    """Train from the last saved state in `folder` if there is one, and put the model into `folder/done`."""
     resumed = last_state(folder)
     origin = f", going on from {resumed.name}" if resumed else ""
     logger.info("%s stage: %d steps%s", stage, trainer.args.max_steps, origin)
@@ -180,10 +181,9 @@ def run_stage(
             trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
         finally:
             trainer.progress.close()
-        model.save_pretrained(folder / "writing")
-        (folder / "writing" / SECONDS).write_text(f"{_clock(trainer).seconds:.1f}", encoding="utf-8")
-        (folder / "writing").rename(done)
-    return model.eval()
+        trainer.classifier.save_pretrained(folder / "writing")
+        (folder / "writing" / SECONDS).write_text(f"{trainer.callback(Clock).seconds:.1f}", encoding="utf-8")
+        (folder / "writing").rename(folder / "done")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from bba.training.losses import distillation_loss
 from bba.training.progress import ProgressFile
 
 Stage = Literal["dense", "soft", "hard"]
+_Callback = TypeVar("_Callback", bound=TrainerCallback)
 
 
 def draw_setting(settings: TrainSettings, stage: Stage, step: int) -> Setting:
@@ -134,6 +135,10 @@ class BudgetTrainer(Trainer):
         self.settings = settings
         self.fixed = fixed
 
+    def callback(self, kind: type[_Callback]) -> _Callback:
+        """Return the Trainer's callback of a kind: a resumed Trainer has made itself a new one."""
+        return next(one for one in self.callback_handler.callbacks if isinstance(one, kind))
+
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]  # type: ignore[index]
         return LengthGrouped(lengths, self.args.train_batch_size, self.settings.seed)
@@ -163,7 +168,7 @@ class BudgetTrainer(Trainer):
             return 0.1
         return float(0.1 ** (self.state.global_step / max(1, self.state.max_steps)))
 
-    def _gates(self) -> dict[str, Tensor | None]:
+    def _gates(self) -> dict[str, Any]:
         if self.stage == "dense":
             return {}
         setting = self.fixed or draw_setting(self.settings, self.stage, self.state.global_step)

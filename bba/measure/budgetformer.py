@@ -1,0 +1,134 @@
+"""Measuring a BudgetFormer: accuracy, the heads that texts get, wall time and memory beside models without choice."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bba.measure.budgetformer_report import ChosenRow, Group, TimingRow
+from bba.measure.latency import LatencySettings, alone, interquartile_range, time_in_turn
+from bba.measure.memory import peak_bytes
+from bba.measure.metrics import score_answers
+from bba.model import BBAForSequenceClassification, BudgetFormerConfig, BudgetFormerForSequenceClassification
+from bba.model.budgetformer_inference import Chosen, choose_and_classify
+from bba.model.inference import logits_of
+from bba.pruning.cost import chosen_flops, flops
+from bba.pruning.surgery import prune_to
+
+logger = logging.getLogger(__name__)
+
+BATCHES = (1, 32)
+"""Texts a batch, for which wall time and memory are measured."""
+TIMED_TEXTS = 64
+LENGTH_RANGES = 4
+ROUNDS = 15
+
+
+def encoder_share_of(config: BudgetFormerConfig, counts: Sequence[Sequence[int]], lengths: Sequence[int]) -> float:
+    """Return the FLOPs of encoder and policies over those of the dense encoder, both summed over texts.
+
+    Args:
+        config: of the model.
+        counts: heads in each layer, for each text.
+        lengths: tokens of each text.
+    """
+    spent = sum(chosen_flops(config, heads, length).encoder for heads, length in zip(counts, lengths, strict=True))
+    return spent / sum(flops(config, length).encoder for length in lengths)
+
+
+def score_chosen(
+    config: BudgetFormerConfig, chosen: Chosen, rows: Sequence[Sequence[int]], labels: Sequence[int]
+) -> ChosenRow:
+    """Score what a BudgetFormer said of a split's token lists, and tell which texts got how many heads."""
+    answers = score_answers(config, chosen.logits.argmax(dim=1).numpy(), labels)
+    counts, lengths = chosen.counts, np.array([len(row) for row in rows])
+    heads, truth = counts.sum(dim=1).numpy(), np.asarray(labels)
+    total = config.num_dense_heads
+    return ChosenRow(
+        accuracy=answers.accuracy,
+        accuracy_low=answers.accuracy_low,
+        accuracy_high=answers.accuracy_high,
+        macro_f1=answers.macro_f1,
+        recall=answers.recall,
+        budget=float(chosen.budgets.mean()),
+        heads=float(heads.mean()),
+        cost=float(heads.mean() / total),
+        encoder_cost=encoder_share_of(config, counts.tolist(), lengths.tolist()),
+        heads_by_layer=counts.double().mean(dim=0).tolist(),
+        by_label=[_group(name, heads[truth == label], total) for label, name in enumerate(config.labels)],
+        by_length=[_group(name, heads[inside], total) for name, inside in _length_ranges(lengths)],
+        again=chosen.again,
+    )
+
+
+def _length_ranges(lengths: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Return ranges of lengths with about as many texts in each: their names, and which texts are in them."""
+    edges = np.unique(np.quantile(lengths, np.arange(1, LENGTH_RANGES + 1) / LENGTH_RANGES, method="higher"))
+    starts = [int(lengths.min()), *(int(edge) + 1 for edge in edges[:-1])]
+    return [
+        (f"{start} to {edge} tokens", (lengths >= start) & (lengths <= edge))
+        for start, edge in zip(starts, edges, strict=True)
+    ]
+
+
+def _group(name: str, heads: np.ndarray, total: int) -> Group:
+    mean = float(heads.mean()) if len(heads) else 0.0
+    return Group(name, len(heads), mean, np.bincount(heads, minlength=total + 1).tolist())
+
+
+def measure_timings(
+    model: BudgetFormerForSequenceClassification, dense: BBAForSequenceClassification, rows: Sequence[Sequence[int]]
+) -> list[TimingRow]:
+    """Time the dense model, one cut to a fixed number of heads, and a BudgetFormer, in turn, for each size of batch.
+
+    Args:
+        model: in evaluation mode.
+        dense: the dense model of the same shape, in evaluation mode; its gates say which heads are cut.
+        rows: token ids of real texts, as the choice of heads depends on them; the first are used.
+
+    Raises:
+        MeasureError: another measurement does not end.
+    """
+    rows = rows[:TIMED_TEXTS]
+    counts = choose_and_classify(model, rows).counts
+    fixed = prune_to(dense, float(counts.sum(dim=1).double().mean()) / model.config.num_dense_heads).eval()
+    lengths = [len(row) for row in rows]
+    spent = [
+        sum(flops(dense.config, length).total for length in lengths),
+        sum(flops(fixed.config, length).total for length in lengths),
+        sum(
+            chosen_flops(model.config, heads, length).total
+            for heads, length in zip(counts.tolist(), lengths, strict=True)
+        ),
+    ]
+    with alone(lambda: logger.warning("Another measurement is running; waiting for it to end.")):
+        return [row for batch in BATCHES for row in _timed(model, (dense, fixed), rows, batch, spent)]
+
+
+def _timed(
+    model: BudgetFormerForSequenceClassification,
+    without_choice: tuple[BBAForSequenceClassification, BBAForSequenceClassification],
+    rows: Sequence[Sequence[int]],
+    batch: int,
+    spent: Sequence[int],
+) -> list[TimingRow]:
+    dense, fixed = without_choice
+    runs: list[Callable[..., object]] = [  # Each goes over all texts; the drawn token ids are not looked at.
+        lambda _=None: logits_of(dense, rows, batch),
+        lambda _=None: logits_of(fixed, rows, batch),
+        lambda _=None: choose_and_classify(model, rows, batch),
+    ]
+    times = time_in_turn(runs, model.config.vocab_size, LatencySettings(rounds=ROUNDS), lambda done: None)
+    times /= -(-len(rows) // batch)
+    return [
+        TimingRow(
+            model=name,
+            batch=batch,
+            median_ms=float(np.median(times[:, place])),
+            iqr_ms=interquartile_range(times[:, place]),
+            speedup=float(np.median(times[:, 0] / times[:, place])),
+            predicted_speedup=spent[0] / spent[place],
+            peak_bytes=peak_bytes(runs[place]),
+        )
+        for place, name in enumerate(("dense", "fixed", "budgetformer"))
+    ]
