@@ -4,6 +4,7 @@ import pytest
 from bba.batch import classify_file
 from bba.data.tables import iter_batches
 from bba.errors import DataError
+from bba.predict import Asked
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def source(tmp_path):
 
 def test_rows_come_back_in_their_order_and_progress_ends_at_one(classifier, source, tmp_path):
     heard = []
-    counts = classify_file(classifier, source, tmp_path / "out.csv", (0.5, 1.0), progress=heard.append)
+    counts = classify_file(classifier, source, tmp_path / "out.csv", Asked(0.5), progress=heard.append)
     out = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
     assert counts == (2_500, 1)
     assert out["id"].tolist() == [str(i) for i in range(2_500)]
@@ -35,7 +36,7 @@ def test_a_file_broken_at_its_end_is_refused_before_any_work(classifier, source,
         file.write("1,2,3\n")
     monkeypatch.setattr(type(classifier), "predict", None)
     with pytest.raises(DataError, match="has 3 values"):
-        classify_file(classifier, source, tmp_path / "out.csv", (0.5, 1.0))
+        classify_file(classifier, source, tmp_path / "out.csv", Asked(0.5))
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -44,13 +45,13 @@ def test_stopping_leaves_nothing(classifier, source, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        classify_file(classifier, source, tmp_path / "out.csv", (0.5, 1.0), progress=stop)
+        classify_file(classifier, source, tmp_path / "out.csv", Asked(0.5), progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
 def test_line_breaks_of_any_kind_stay_in_their_cell(classifier, tmp_path):
     texts = ["hat? tom:hat\rx", "a\nb", "c\r\nd", 'e "f", g']
     pd.DataFrame({"text": texts}).to_parquet(tmp_path / "in.parquet")
-    classify_file(classifier, tmp_path / "in.parquet", tmp_path / "out.csv", (0.5, 1.0))
+    classify_file(classifier, tmp_path / "in.parquet", tmp_path / "out.csv", Asked(0.5))
     read = pd.concat(iter_batches(tmp_path / "out.csv"))
     assert read["text"].tolist() == texts

@@ -129,7 +129,7 @@ def _measure(models: Sequence[Callable[[Tensor], Any]], config: BBAConfig) -> li
             "iqr_ms": interquartile_range(times[:, place]),
             "speedup": float(np.median(times[:, 0] / times[:, place])),
             "cpu": cpu_name(),
-            **asdict(settings),
+            **{name: getattr(settings, name) for name in ("batch", "length", "threads", "rounds")},
         }
         for place in range(len(models))
     ]

@@ -10,6 +10,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from bba.batch import classify_file
 from bba.data.inspection import PREVIEW_ROWS, Glance, glance
 from bba.data.tables import iter_batches
+from bba.predict import Asked
 from bba.ui import uploads
 from bba.ui.state import Choice
 from bba.ui.wording import count, plain
@@ -78,7 +79,7 @@ def _classified(
             choice.classifier,
             path,
             Path(folder.name) / "labelled.csv",
-            choice.setting,
+            Asked(*choice.setting),
             column,
             progress,
         )
