@@ -9,21 +9,13 @@ starts the server on a free port and ends it. Needs `playwright` and a Chromium;
 import argparse
 import os
 import random
-import socket
 import statistics
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
 from bba.measure.latency import cpu_name
+from benchmarks.app_server import server
 
-APP = Path(__file__).parents[1] / "app.py"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -33,7 +25,6 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-START_SECONDS = 180
 WAIT_MS = 60_000
 
 WATCH = """
@@ -53,39 +44,6 @@ WATCH = """
   }).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true});
 }
 """
-
-
-@contextmanager
-def server() -> Iterator[str]:
-    """Run the app on a free port and give its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(APP), "--server.headless=true"]
-    command += [f"--server.port={port}", "--server.address=127.0.0.1", "--server.fileWatcherType=none"]
-    process = subprocess.Popen(command, cwd=APP.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/_stcore/health")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_for(address: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
 
 
 def _took(page: Page) -> float:
@@ -167,7 +125,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20)
     parser.add_argument("--browser", default="/usr/bin/chromium")
     arguments = parser.parse_args()
-    with server() as address:
+    with server() as (address, _):
         times = run(address, arguments.browser, arguments.moves, arguments.texts)
     print(f"{cpu_name()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; milliseconds as seen in the browser")
     print(f"{'':22}{'p50':>8}{'p95':>8}{'n':>6}")
