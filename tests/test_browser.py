@@ -21,7 +21,8 @@ HEADLINE = "Champions League final goes to penalties after a late equaliser"
 try:
     from playwright.sync_api import expect, sync_playwright
 
-    from benchmarks.app_latency import FLAGS, server
+    from benchmarks.app_latency import FLAGS
+    from benchmarks.app_server import server
 except ImportError:
     if REQUIRED:
         raise
@@ -40,7 +41,7 @@ def app(tmp_path_factory):
     write_results(folder / "news.csv", made_up())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BBA_RESULTS", str(folder))
-        with server() as address:
+        with server() as (address, _):
             yield address
 
 
