@@ -24,7 +24,7 @@ def app(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BBA_RESULTS", str(folder))
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("place")))
-        with server() as address:
+        with server() as (address, _):
             yield address
 
 
@@ -40,7 +40,9 @@ def press(page, name, key="Enter"):
 
 def guess(page, number):
     """Guess by keyboard: the first option, or what the slider stands at."""
-    radio = page.locator(f".st-key-guess_{number}").get_by_role("radio")
+    question = page.locator(f".st-key-guess_{number}")
+    radio = question.get_by_role("radio")
+    expect(radio.or_(question.get_by_role("slider")).first).to_be_attached()
     if radio.count():
         radio.first.focus()
         radio.first.press("Space")

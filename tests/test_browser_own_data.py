@@ -23,7 +23,7 @@ def app(root, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BBA_CHECKPOINTS", str(root))
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("place")))
-        with server() as address:
+        with server() as (address, _):
             yield address
 
 
