@@ -1,4 +1,4 @@
-"""Texts to try, per task. Those for news are invented; those of the teaching task are made from a seed."""
+"""Texts to try, per task. News and encyclopedia entries are invented; the teaching task is made from a seed."""
 
 from bba.data import synthetic
 
@@ -11,13 +11,23 @@ NEWS = (
     "Olympic committee agrees record television deal with broadcaster, bank says",
 )
 """The last two are hard: each stands between two classes."""
+ENTRIES = (
+    "Harrow & Pell is a manufacturer of bicycles that was founded in Leeds in 1931",
+    "Dorvany is a village in the hills of southern Moravia with 312 inhabitants",
+    "Silent Orchard is the second studio album by the folk singer Mara Lindqvist",
+    "Anselm Voigt (born 4 March 1958) is a retired goalkeeper who played for three clubs",
+    "The Ombra is a river that rises in the Alps and floods its marshes every spring",
+    "The Lantern Keepers is about a lighthouse and its last crew, and was a success in 1987",
+)
+"""The last one is hard: a film or a book."""
+_EXAMPLES = {"agnews": NEWS, "dbpedia14": ENTRIES}
 
 
 def examples(task: str) -> list[str]:
     """Return texts to try for a task; for an unknown task none."""
     if task == synthetic.TASK:
         return [text for text, _ in synthetic.examples(6, "app/examples")]
-    return list(NEWS) if task == "agnews" else []
+    return list(_EXAMPLES.get(task, ()))
 
 
 def synthetic_answer(text: str) -> str | None:

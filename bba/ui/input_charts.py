@@ -58,13 +58,15 @@ def shares_frame(groups: Sequence[str], shares: Sequence[Sequence[float]], ladde
 def shares_chart(frame: pd.DataFrame) -> go.Figure:
     """Draw a bar per group, split by the budget where its texts stay; see `shares_frame`."""
     groups = list(frame["group"].unique())
-    figure = blank(30 * len(groups) + 116, bargap=0.25, barmode="stack")
-    figure.update_layout(showlegend=True, margin_b=96, legend={"y": 0, "yref": "container", "yanchor": "bottom"})
+    figure = blank(30 * len(groups) + 160, bargap=0.25, barmode="stack")
+    legend = {"y": 0, "yref": "container", "yanchor": "bottom", "traceorder": "normal"}
+    figure.update_layout(showlegend=True, margin_b=140, legend=legend)
     for place, budget in enumerate(frame["budget"].unique()):
         part = frame[frame["budget"] == budget]
         figure.add_bar(
             x=part["share"], y=[groups.index(group) for group in part["group"]], orientation="h",
-            name=f"budget {budget}", marker={"color": COLORS[place], "pattern": {"shape": PATTERNS[place]}},
+            name=f"budget {budget}", marker={"color": COLORS[place], "pattern": {
+                "shape": PATTERNS[place], "fillmode": "overlay", "fgcolor": "rgba(255, 255, 255, 0.6)", "size": 6}},
             customdata=[literal(group) for group in part["group"]],
             hovertemplate=f"%{{customdata}}: %{{x:.1%}} of the texts stay at budget {budget}<extra></extra>",
         )  # fmt: skip
