@@ -123,6 +123,22 @@ def test_every_page_draws_and_fits(visit, path, width, scheme):
     page.screenshot(path=SCREENSHOTS / f"{path.strip('/') or 'budget'}-{width}-{scheme}.png", full_page=True)
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_the_inputs_page_sends_a_text_up_by_keyboard(visit, width, scheme):
+    page = visit("/inputs?checkpoint=dbpedia14-mini", width=width, scheme=scheme)
+    dial, way = page.locator(".st-key-mean_cost").get_by_role("slider"), page.locator(".st-key-way")
+    expect(way).to_contain_text("It stayed at budget 0.25:0.25 (4 heads, 16 blocks)")
+    dial.focus()
+    dial.press("Home")
+    expect(way).to_contain_text("It stayed at budget 0.1:0.1 (1 head, 6 blocks)")
+    expect(page).to_have_url(re.compile("mean_cost="))
+    settled(page)
+    assert head_map(page).is_visible()
+    expect(page.get_by_text("Traceback")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=SCREENSHOTS / f"inputs-{width}-{scheme}.png", full_page=True)
+
+
 def test_the_slider_closes_heads_and_moves_the_figures(visit):
     page = visit()
     expect(head_map(page)).to_contain_text("Budget 0.5:")

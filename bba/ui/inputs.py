@@ -11,7 +11,7 @@ from bba.predict import Prediction
 from bba.ui import budget, dials, input_charts, layout
 from bba.ui.examples import examples
 from bba.ui.state import Choice
-from bba.ui.wording import count, notices, percent, plain
+from bba.ui.wording import count, kept, notices, percent, plain
 
 MANY = 200
 """Texts that are classified at once at most."""
@@ -75,7 +75,7 @@ def one_text(choice: Choice, picked: Ladder) -> None:
         (answer,) = _classified(choice, picked, [text])
         for notice in notices(text, answer):
             st.warning(plain(notice), icon=":material/info:")
-        _way(answer)
+        _way(choice, answer)
     budget.unit_map(choice.at(answer.tried[-1].rung.setting))
 
 
@@ -83,12 +83,13 @@ def _classified(choice: Choice, picked: Ladder, texts: Sequence[str]) -> list[Pr
     return choice.classifier.predict(texts, "auto", target_cost=picked.validation.cost)
 
 
-def _way(answer: Prediction) -> None:
+def _way(choice: Choice, answer: Prediction) -> None:
     steps = answer.tried
+    stayed = steps[-1].rung.setting
     saved = 1 - answer.encoder_cost
     st.markdown(
         f"### {plain(answer.label)}\n"
-        f"It stayed at budget **{steps[-1].rung.setting}** ({answer.heads} heads). It cost "
+        f"It stayed at budget **{stayed}** ({kept(choice.at(stayed).row)}). It cost "
         f"{percent(answer.encoder_cost)} of the dense encoder: "
         + (f"**{percent(saved)} saved**." if saved > 0 else "nothing was saved, as smaller budgets were tried first.")
     )
