@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import visiting
 from filelock import FileLock
-from streamlit.testing.v1 import AppTest
+from visiting import APP, ran, words
 
 from bba.checkpoints import Checkpoint
 from bba.data import synthetic
@@ -24,7 +25,6 @@ from bba.ui import budget as budget_page
 from bba.ui import charts, compare, maps, state, wording
 from bba.ui.examples import NEWS, examples, synthetic_answer
 
-APP = str(Path(__file__).parents[1] / "app.py")
 BUDGET, CLASSIFY, LATENCY = "pages/explore/budget.py", "pages/explore/classify.py", "pages/measure/latency.py"
 TEXT = "hat? tom:hat mia:hat zoe:hat leo:hat"
 
@@ -50,16 +50,7 @@ def own_root(checkpoint_folder, tmp_path, monkeypatch):
 
 
 def opened(page=BUDGET, **params):
-    at = AppTest.from_file(APP, default_timeout=60).switch_page(page)
-    for name, value in params.items():
-        at.query_params[name] = value
-    return ran(at.run())
-
-
-def ran(at):
-    """Return the app after a run, which must have raised nothing."""
-    assert not at.exception, at.exception[0].message
-    return at
+    return visiting.opened(page, **params)
 
 
 def figures(at):
@@ -68,12 +59,6 @@ def figures(at):
 
 def titles(at):
     return [json.loads(chart.proto.spec)["layout"].get("title", {}).get("text") for chart in at.get("plotly_chart")]
-
-
-def words(at):
-    return " ".join(
-        element.value for kind in ("markdown", "caption", "warning", "info", "error") for element in at.get(kind)
-    )
 
 
 @pytest.mark.parametrize("page", [BUDGET, CLASSIFY, LATENCY])

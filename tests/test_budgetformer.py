@@ -1,10 +1,13 @@
 import copy
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
+import test_training
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from test_training import MODEL, small_data
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
@@ -15,7 +18,6 @@ from bba.checkpoints import BudgetFormerCheckpoint, round_to_half
 from bba.commands import budgetformer as command
 from bba.data import sources
 from bba.data.synthetic import PEOPLE, synthetic_split
-from bba.data.texts import TextData
 from bba.errors import BudgetError, CheckpointError, DataError
 from bba.measure import budgetformer as measuring
 from bba.measure.budgetformer import encoder_share_of, score_chosen
@@ -27,30 +29,15 @@ from bba.model.inference import logits_of, pad
 from bba.model.modeling import eager_attention
 from bba.predict import BudgetedClassifier
 from bba.pruning.cost import chosen_flops, flops
-from bba.settings import ModelSettings, StageSettings, TrainSettings
+from bba.settings import StageSettings
 from bba.training import budgetformer as training_module
 from bba.training.budgetformer import BudgetFormerTrainer, train_policies
 from bba.training.stages import encode, run_stage, with_teacher
 from bba.training.start import first_model
 from bba.ui.state import problem, stamp_of
 
-MODEL = ModelSettings(hidden_size=32, layers=2, heads=4, ffn_size=32, max_length=32, dropout=0.1)
-SETTINGS = TrainSettings(
-    dense=StageSettings(2, 1e-3),
-    soft=StageSettings(2, 1e-3),
-    hard=StageSettings(2, 1e-3),
-    batch_size=20,
-    min_steps=1,
-    save_every=5,
-)
+SETTINGS = replace(test_training.SETTINGS, soft=StageSettings(2, 1e-3), hard=StageSettings(2, 1e-3))
 """200 texts: 20 steps a stage, saved after every 5."""
-
-
-def small_data(seed):
-    splits = {name: synthetic_split(n, f"{seed}/{name}") for name, n in (("train", 200), ("validation", 40))}
-    return TextData(
-        "synthetic", PEOPLE, **splits, test=synthetic_split(60, "test"), source="made here", licence="Free."
-    )
 
 
 @pytest.fixture(scope="module")

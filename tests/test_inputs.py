@@ -1,16 +1,15 @@
 """The Inputs page, with a tiny checkpoint that has budgets per text."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
+import visiting
+from visiting import ran, words
 
 from bba.measure.ladder import Climbed, Fixed, Ladder, Rung
 from bba.predict import BudgetedClassifier
 from bba.ui import input_charts, input_worth
 
-APP = str(Path(__file__).parents[1] / "app.py")
 TEXT = "hat? tom:hat mia:hat zoe:hat leo:hat"
 
 
@@ -20,21 +19,9 @@ def opened(routed_folder, monkeypatch):
     monkeypatch.setenv("BBA_CHECKPOINTS", str(routed_folder.parent))
 
     def opened(**params):
-        at = AppTest.from_file(APP, default_timeout=60).switch_page("pages/explore/inputs.py")
-        for name, value in {"text": TEXT, **params}.items():
-            at.query_params[name] = value
-        return ran(at.run())
+        return visiting.opened("pages/explore/inputs.py", **{"text": TEXT, **params})
 
     return opened
-
-
-def ran(at):
-    assert not at.exception, at.exception[0].message
-    return at
-
-
-def words(at):
-    return " ".join(element.value for kind in ("markdown", "caption", "info") for element in at.get(kind))
 
 
 def test_the_dial_stops_at_the_costs_that_budgets_were_chosen_for(opened, routing):

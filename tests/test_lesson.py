@@ -7,13 +7,13 @@ import sys
 import time
 from dataclasses import asdict
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
+import visiting
 from test_methods import row
+from visiting import ran, words
 
 from bba.data import synthetic
 from bba.measure.results import OURS, write_results
@@ -31,7 +31,6 @@ from bba.ui.lesson import training
 from bba.ui.lesson.facts import Facts
 from bba.ui.lesson.page import STEPS
 
-APP = str(Path(__file__).parents[1] / "app.py")
 LESSON, BUDGET = "pages/learn/lesson.py", "pages/explore/budget.py"
 SIGHT = live_run.Sight("soft", 50, 100, 1.5, 0.7, [0.3, 0.5], [[1.0, 0.25]])
 
@@ -66,19 +65,7 @@ def specialists(root):
 
 
 def opened(page=LESSON, **params):
-    at = AppTest.from_file(APP, default_timeout=60).switch_page(page)
-    for name, value in params.items():
-        at.query_params[name] = value
-    return ran(at.run())
-
-
-def ran(at):
-    assert not at.exception, at.exception[0].message
-    return at
-
-
-def words(at):
-    return " ".join(element.value for kind in ("markdown", "caption", "info", "success") for element in at.get(kind))
+    return visiting.opened(page, **params)
 
 
 def guessed(at, value):

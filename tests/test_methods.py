@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from streamlit.testing.v1 import AppTest
+import visiting
+from visiting import APP, ran, words
 
 from bba.measure.metrics import wilson
 from bba.measure.results import METHODS, OURS, WHOLE, ResultRow, summarise, write_results
@@ -15,7 +16,6 @@ from bba.model import Setting
 from bba.ui import method_charts, methods, state
 from bba.ui.wording import plain
 
-APP = str(Path(__file__).parents[1] / "app.py")
 PAGE = "pages/measure/methods.py"
 TEXTS = 1_000
 CUT = (0.25, 0.5, 0.75)
@@ -63,19 +63,7 @@ def results(folder):
 
 
 def opened(**params):
-    at = AppTest.from_file(APP, default_timeout=120).switch_page(PAGE)
-    for name, value in params.items():
-        at.query_params[name] = value
-    return ran(at.run())
-
-
-def ran(at):
-    assert not at.exception, at.exception[0].message
-    return at
-
-
-def words(at):
-    return " ".join(element.value for kind in ("markdown", "caption", "warning", "info") for element in at.get(kind))
+    return visiting.opened(PAGE, **params)
 
 
 def drawn(at):

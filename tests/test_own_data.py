@@ -2,18 +2,17 @@ import io
 import json
 import shutil
 import zipfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
+from visiting import APP, ran, words
 
 from bba import jobs
 from bba.predict import BudgetedClassifier
 from bba.training.speed import Speed
 from bba.ui import own_result, own_training, state, uploads
 
-APP = str(Path(__file__).parents[1] / "app.py")
 PAGE, FILES = "pages/build/your_data.py", "pages/explore/files.py"
 VISITOR = "0123456789abcdef" * 2
 SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, latency=5, settings=20)
@@ -40,11 +39,6 @@ def root(checkpoint_folder, tmp_path, monkeypatch):
     return root
 
 
-def ran(at):
-    assert not at.exception, at.exception[0].message
-    return at
-
-
 def opened(page=PAGE, visitor=VISITOR):
     at = AppTest.from_file(APP, default_timeout=120).switch_page(page)
     at.session_state["visitor"] = visitor
@@ -54,14 +48,6 @@ def opened(page=PAGE, visitor=VISITOR):
 def given(at, content, name="my *data*.csv", key="own_file"):
     content = content if isinstance(content, bytes) else content.encode()
     return ran(at.file_uploader(key=key).set_value((name, content, "text/csv")).run())
-
-
-def words(at):
-    return " ".join(
-        element.value
-        for kind in ("markdown", "caption", "warning", "info", "error", "success")
-        for element in at.get(kind)
-    )
 
 
 def pretend_job(root, name, owner=VISITOR, **files):
