@@ -149,7 +149,7 @@ def start(root: Path, request: Request, examples: pd.DataFrame) -> Job:
         TrainingError: the name will not do, another job runs on this machine, or nothing can be written.
     """
     job = Job(root, request.name)
-    with FileLock(f"{PLACE}.lock"):
+    with _alone():
         check_name(root, request.name)
         _check_alone()
         shutil.rmtree(job.folder, ignore_errors=True)  # Of a finished job whose checkpoint was removed.
@@ -193,7 +193,7 @@ def resume(job: Job) -> None:
     Raises:
         TrainingError: another one runs on this machine.
     """
-    with FileLock(f"{PLACE}.lock"):
+    with _alone():
         _check_alone()
         _launch(job)
 
@@ -245,6 +245,11 @@ def _alone_in_timing(waiting: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+def _alone() -> FileLock:
+    """Return the lock that is held while a job's files change hands; it is one for the machine."""
+    return FileLock(f"{PLACE}.lock")
+
+
 def running() -> Job | None:
     """Return the job that runs on this machine, or None."""
     stored = _read(Path(f"{PLACE}.json"))
@@ -285,10 +290,15 @@ def _launch(job: Job) -> None:
 
 
 def _note_end(job: Job, process: "subprocess.Popen[bytes]") -> None:
-    """Wait for the process and store its exit status; where the server ends first, nobody does."""
+    """Wait for the process and store its exit status; where the server ends first, nobody does.
+
+    Meanwhile the job may have been discarded, or resumed with another process: then there is nothing to say any more.
+    """
     status = process.wait()
-    if job.folder.is_dir():
-        write_whole(job.folder / "ended.json", json.dumps({"status": status}))
+    with _alone():
+        current = _read(job.folder / "process.json")
+        if current is not None and current["pid"] == process.pid:
+            write_whole(job.folder / "ended.json", json.dumps({"status": status}))
 
 
 def stop(job: Job) -> None:
@@ -308,8 +318,9 @@ def stop(job: Job) -> None:
 def discard(job: Job) -> None:
     """Stop a job and remove its files and all it has trained so far, but not a finished checkpoint."""
     stop(job)
-    shutil.rmtree(job.folder, ignore_errors=True)
-    shutil.rmtree(work_folder(job.out), ignore_errors=True)
+    with _alone():
+        shutil.rmtree(job.folder, ignore_errors=True)
+        shutil.rmtree(work_folder(job.out), ignore_errors=True)
 
 
 def state(job: Job) -> State:
