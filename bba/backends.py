@@ -13,7 +13,8 @@ from torch import Tensor
 
 from bba.errors import BudgetError
 from bba.model import BBAForSequenceClassification, Setting
-from bba.model.inference import logits_of
+from bba.model.inference import in_batches
+from bba.model.packed import PackedClassifier
 from bba.pruning.cost import block_share, head_share
 from bba.pruning.plan import Plan, everything
 from bba.pruning.surgery import prune
@@ -54,20 +55,21 @@ class TorchRunner:
     """A model in torch; it uses as many threads as torch is set to.
 
     Args:
-        model: in evaluation mode.
+        model: its weights stay where they are.
     """
 
     def __init__(self, model: BBAForSequenceClassification) -> None:
         self.model = model
+        self.packed = PackedClassifier(model)
 
-    @torch.inference_mode()
     def __call__(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the logits of one batch; see `Runner`."""
-        return self.model(input_ids, attention_mask).logits
+        return self.packed(input_ids, attention_mask)
 
     def logits_of(self, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
         """Return the logits of token lists; see `Runner`."""
-        return logits_of(self.model, rows, batch_size)
+        config = self.model.config
+        return in_batches(self.packed, rows, config.pad_token_id, len(config.labels), batch_size)
 
 
 def onnx_of(model: BBAForSequenceClassification, backend: str, threads: int) -> "OnnxModel":
@@ -132,17 +134,21 @@ class Variants:
 
     def __init__(self, model: BBAForSequenceClassification) -> None:
         self.model = model
+        self.whole = TorchRunner(model)
         self.made: dict[_Key, Any] = {}
-        """Pruned models and graphs."""
+        """Runners of pruned models, in torch and as graphs."""
 
     def pruned(self, plan: Plan) -> BBAForSequenceClassification:
         """Return the model pruned to a plan; it shares memory with others: do not change it."""
-        if plan == everything(self.model.config):
-            return self.model
+        return self._torch(plan).model
 
-        def make() -> tuple[BBAForSequenceClassification, int]:
+    def _torch(self, plan: Plan) -> TorchRunner:
+        if plan == everything(self.model.config):
+            return self.whole
+
+        def make() -> tuple[TorchRunner, int]:
             pruned = prune(self.model, plan, share=True).eval()
-            return pruned, _own_bytes(pruned, self.model)
+            return TorchRunner(pruned), _own_bytes(pruned, self.model)
 
         return self._kept((plan, TORCH, 0), make)
 
@@ -158,7 +164,7 @@ class Variants:
             BudgetError: there is no such backend.
         """
         if check_backend(backend) == TORCH:
-            return TorchRunner(self.pruned(plan))
+            return self._torch(plan)
         threads = threads or torch.get_num_threads()
 
         def make() -> tuple[Runner, int]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bba.errors import DataError, ExportError
-from bba.model.inference import batches_by_length, pad
+from bba.model.inference import in_batches
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "logits"
@@ -95,18 +95,13 @@ class OnnxModel:
         return torch.from_numpy(self._session.run([OUTPUT], feed)[0])
 
     def logits_of(self, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
-        """Return the logits of token lists in their own order, shape (len(rows), labels).
-
-        The same as `bba.model.inference.logits_of` for a model: rows of similar length share a batch.
+        """Return the logits of token lists, shape (len(rows), labels); see `bba.model.inference.in_batches`.
 
         Raises:
             DataError: a row is empty, or longer than the file's `max_length`.
         """
         self._check(rows)
-        logits = torch.empty(len(rows), len(self.card.labels))
-        for batch in batches_by_length(rows, batch_size):
-            logits[batch] = self(*pad([rows[row] for row in batch], self.card.pad_token_id))
-        return logits
+        return in_batches(self, rows, self.card.pad_token_id, len(self.card.labels), batch_size)
 
     def _check(self, rows: Sequence[Sequence[int]]) -> None:
         for number, row in enumerate(rows, start=1):

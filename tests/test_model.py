@@ -7,6 +7,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from bba.model import BBAConfig, BBAForSequenceClassification
 from bba.model.backbones import from_scratch
 from bba.model.inference import logits_of, pad
+from bba.model.packed import PackedClassifier
 from bba.pruning.plan import plan_at
 from bba.pruning.surgery import prune_to
 from bba.settings import ModelSettings
@@ -146,6 +147,41 @@ def test_rows_come_back_in_their_own_order(model, batch_size):
     with torch.no_grad():
         expected = torch.cat([model(torch.tensor([row])).logits for row in rows])
     torch.testing.assert_close(logits_of(model, rows, batch_size), expected, rtol=0, atol=1e-5)
+
+
+# Packed tokens
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("setting", [(1.0, 1.0), (0.5, 0.5), (1 / 12, 1 / 9)])
+@pytest.mark.parametrize("lengths", [[7], [9, 9, 9], [3, 32, 11, 1]])
+def test_packed_tokens_give_the_models_logits_whatever_a_layer_has_left(two_dials, setting, lengths):
+    pruned = prune_to(two_dials, *setting).eval()
+    _, ids, mask = batch_of(lengths, pruned.config.vocab_size)
+    expected = pruned(ids, mask).logits
+    torch.testing.assert_close(PackedClassifier(pruned)(ids, mask), expected, rtol=0, atol=1e-5)
+    if len(set(lengths)) == 1:
+        torch.testing.assert_close(PackedClassifier(pruned)(ids), expected, rtol=0, atol=1e-5)
+
+
+def test_no_matrix_product_sees_padding(two_dials, monkeypatch):
+    seen = []
+    product = torch.addmm
+    monkeypatch.setattr(
+        torch, "addmm", lambda bias, hidden, weight: seen.append(len(hidden)) or product(bias, hidden, weight)
+    )
+    _, ids, mask = batch_of([3, 24, 5], two_dials.config.vocab_size)
+    PackedClassifier(two_dials)(ids, mask)
+    assert set(seen) == {3 + 24 + 5, 3}  # All tokens, or the first of each text.
+
+
+@torch.no_grad()
+def test_packed_tokens_follow_the_models_weights(model):
+    changed = copy.deepcopy(model)
+    packed, (_, ids, mask) = PackedClassifier(changed), batch_of([9, 24], model.config.vocab_size)
+    before = packed(ids, mask)
+    changed.classifier.bias += 1
+    torch.testing.assert_close(packed(ids, mask), before + 1)
 
 
 # Gates in the model

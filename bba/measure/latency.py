@@ -154,7 +154,7 @@ def measure_latency(
     runs = _runs(model, asked, settings.backends)
     variants = variants or Variants(model)
     with alone(waiting):
-        models = [_timed(variants, run, settings.threads) for run in runs]
+        models = [variants.running(run.plan, run.backend, settings.threads) for run in runs]
         times = time_in_turn(models, model.config.vocab_size, settings, progress)
     return Latency(
         cpu=cpu_name(),
@@ -188,13 +188,6 @@ def _runs(model: BBAForSequenceClassification, asked: Sequence[Setting], backend
     plans[Setting(0.0, whole.ffn_budget)] = without_attention(model.config)
     every = [_Run(*pair, backend) for backend in BACKENDS if backend in backends for pair in plans.items()]
     return list(dict.fromkeys([_Run(whole, plans[whole], TORCH), *every]))
-
-
-def _timed(variants: Variants, run: _Run, threads: int) -> Callable[[Tensor], object]:
-    """Return what is called with token ids, shape (B, T); in torch the model itself, with nothing around it."""
-    if run.backend == TORCH:
-        return variants.pruned(run.plan)
-    return variants.running(run.plan, run.backend, threads)
 
 
 def _row(run: _Run, config: BBAConfig, dense: BBAConfig, length: int, times: np.ndarray) -> LatencyRow:

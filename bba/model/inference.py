@@ -1,11 +1,12 @@
 """Running a model over many token lists without paying for padding."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from bba.model.modeling import BBAForSequenceClassification
+from bba.model.packed import PackedClassifier
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token_id: int) -> tuple[Tensor, Tensor | None]:
@@ -27,14 +28,32 @@ def batches_by_length(rows: Sequence[Sequence[int]], batch_size: int) -> Iterabl
         yield order[start : start + batch_size]
 
 
-@torch.inference_mode()
-def logits_of(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
-    """Return the logits of token lists in their own order, shape (len(rows), num_labels).
+def in_batches(
+    run: Callable[[Tensor, Tensor | None], Tensor],
+    rows: Sequence[Sequence[int]],
+    pad_token_id: int,
+    labels: int,
+    batch_size: int,
+) -> Tensor:
+    """Return the logits of token lists in their own order, shape (len(rows), labels).
 
-    The model is used as it is and must be in evaluation mode.
+    Args:
+        run: returns the logits of one batch, shape (B, labels), of what `pad` returns.
+        rows: token lists; those of similar length share a batch.
+        pad_token_id: fills up the shorter ones of a batch.
+        labels: number of labels.
+        batch_size: rows that `run` is given at once, at most.
     """
-    logits = torch.empty(len(rows), len(model.config.labels))
+    logits = torch.empty(len(rows), labels)
     for batch in batches_by_length(rows, batch_size):
-        ids, mask = pad([rows[row] for row in batch], model.config.pad_token_id)
-        logits[batch] = model(ids, mask).logits
+        logits[batch] = run(*pad([rows[row] for row in batch], pad_token_id))
     return logits
+
+
+def logits_of(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
+    """Return the logits of token lists as the model gives them in evaluation mode with all gates open.
+
+    See `in_batches` for arguments and shape.
+    """
+    config = model.config
+    return in_batches(PackedClassifier(model), rows, config.pad_token_id, len(config.labels), batch_size)

@@ -17,6 +17,7 @@ from bba.measure.metrics import score_answers
 from bba.measure.results import OURS, WHOLE, ResultRow
 from bba.model import BBAConfig, Setting
 from bba.model.inference import logits_of
+from bba.model.packed import PackedClassifier
 from bba.pruning.cost import flops, parameters
 from bba.training.baselines import Contestants
 
@@ -113,7 +114,10 @@ def _times(contestants: Contestants, wanted: Sequence[Entry], path: Path) -> dic
         return stored
     logger.info("seed %d: timing %d models in turn", contestants.settings.seed, len(wanted))
     models = [contestants.model("dense" if entry.method == INT8 else entry.method, entry.setting) for entry in wanted]
-    runs = [contestants.int8() if entry.method == INT8 else model for entry, model in zip(wanted, models, strict=True)]
+    runs = [
+        contestants.int8() if entry.method == INT8 else PackedClassifier(model)
+        for entry, model in zip(wanted, models, strict=True)
+    ]
     measured = _measure(runs, models[0].config)
     _write(path, dict(zip(names, measured, strict=True)))
     return dict(zip(names, measured, strict=True))

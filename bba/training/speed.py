@@ -23,6 +23,7 @@ from bba.measure.latency import LatencySettings, time_in_turn, usual_length
 from bba.measure.metrics import grid
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of
+from bba.model.packed import PackedClassifier
 from bba.settings import TrainSettings, usual_settings
 from bba.training.stages import encode, planned_steps, set_trainable, with_teacher
 from bba.training.start import first_model
@@ -213,7 +214,6 @@ def _seconds_per_step(
 
 
 def _seconds_per_text(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]]) -> float:
-    model.eval()
     logits_of(model, rows[:8])
     start = time.perf_counter()
     logits_of(model, rows)
@@ -224,5 +224,5 @@ def _latency_seconds(model: BBAForSequenceClassification, models: int) -> float:
     """Return how long it takes to time that many models; that of the full one stands for all of them."""
     once = LatencySettings(length=usual_length(model.config), rounds=1)
     start = time.perf_counter()
-    time_in_turn([model.eval()], model.config.vocab_size, once, lambda done: None)
+    time_in_turn([PackedClassifier(model)], model.config.vocab_size, once, lambda done: None)
     return (time.perf_counter() - start) * models * LatencySettings().rounds

@@ -14,6 +14,7 @@ from bba.measure.metrics import wilson
 from bba.measure.report import Latency, LatencyRow
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of
+from bba.model.packed import PackedClassifier
 from bba.pruning.cost import predicted_speedup
 from bba.pruning.masking import mask_heads
 from bba.pruning.plan import Plan, everything, plan_at, positions, select, without_attention
@@ -137,7 +138,7 @@ def _timing(_choice: Choice, folder: Path, stamp: int, budget: float) -> Timing:
     models = [model, mask_heads(model, plan), _choice.classifier.at(budget)]
     settings = LatencySettings(batch=BATCH, length=usual_length(model.config), rounds=ROUNDS)
     with alone(lambda: None):
-        times = time_in_turn(models, model.config.vocab_size, settings, lambda done: None)
+        times = time_in_turn(list(map(PackedClassifier, models)), model.config.vocab_size, settings, lambda done: None)
     rows = _fresh(_choice, folder, stamp)[0][:BATCH]
     difference = (logits_of(models[1], rows) - logits_of(models[2], rows)).abs().max()
     latency = Latency(
