@@ -15,7 +15,7 @@ from bba.ui import own_result, own_training, state, uploads
 
 PAGE, FILES = "pages/build/your_data.py", "pages/explore/files.py"
 VISITOR = "0123456789abcdef" * 2
-SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, latency=5, settings=20)
+SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, answers=0.02, latency=0.5)
 GOOD = "review;verdict\n" + "".join(f"nice {i};pos\nbad {i};neg\n" for i in range(30))
 
 
