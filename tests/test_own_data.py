@@ -187,3 +187,17 @@ def test_a_file_is_classified_row_by_row(root):
     expected = state.choose(root / "tiny").classifier.predict(["hat? tom:hat"], 0.5)[0]
     assert shown["label"].tolist() == [expected.label, ""]
     assert pd.Series(shown["budget"]).tolist() == ["0.5", ""]
+
+
+def test_each_row_of_a_file_may_have_a_budget_of_its_own(root, routed_folder):
+    assert not any(toggle.key == "rows_auto" for toggle in given(opened(FILES), "text\nhat?\n", key="rows_file").toggle)
+    shutil.rmtree(root / "tiny")
+    shutil.copytree(routed_folder, root / "routed")
+    texts = ["hat? tom:hat", "hat? mia:hat tom:bag"]
+    at = given(opened(FILES), "\n".join(["text", *texts, ""]), key="rows_file")
+    ran(at.toggle(key="rows_auto").set_value(True).run())
+    ran(at.button(key="rows_start").click().run())
+    shown = at.dataframe[-1].value
+    assert list(shown)[:4] == ["label", "probability", "budget", "encoder_cost"]
+    expected = state.choose(root / "routed").classifier.predict(texts, "auto")
+    assert shown["budget"].tolist() == [str(answer.budget) for answer in expected]
