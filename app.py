@@ -39,6 +39,7 @@ page = st.navigation(
         ],
     }
 )
+st.html(layout.BUTTONS)
 with layout.errors():
     if page.url_path in OWN_CHECKPOINT:
         layout.keep("checkpoint", "budget", "ffn")

@@ -23,8 +23,8 @@ def classify_file(
     """Write `source`'s rows with label, probability and budget to the CSV `target`, which appears when it is complete.
 
     Where the feed-forward part is cut too, its budget follows in a column of its own; with budget "auto", what each row
-    cost comes last. A column of the source that has
-    one of these names keeps it; ours is then called `predicted_label`, and so on. A row without text gets empty cells.
+    cost comes last. A column of the source that has one of these names keeps it; ours is then called `predicted_label`,
+    and so on. A row without text gets empty cells.
 
     The rows are counted first, so that a file that is broken at its end is refused before any work is done.
 
@@ -69,15 +69,15 @@ def classify_file(
     return rows, blank
 
 
-def _added(classifier: BudgetedClassifier, asked: Asked) -> list[str]:
-    """Return the names of the columns that are added."""
+def added_columns(classifier: BudgetedClassifier, asked: Asked) -> list[str]:
+    """Return what `classify_file` adds: the last columns of its file, named so where the name is free."""
     auto = asked.budget == AUTO
     both = asked.ffn_budget < 1 or (auto and classifier.has_ffn_dial)
     return ["label", "probability", "budget", *(["ffn_budget"] if both else []), *(["encoder_cost"] if auto else [])]
 
 
 def _classify(classifier: BudgetedClassifier, batch: pd.DataFrame, column: str, asked: Asked) -> pd.DataFrame:
-    added = _added(classifier, asked)
+    added = added_columns(classifier, asked)
     names = {name: f"predicted_{name}" if name in batch.columns else name for name in added}
     texts = batch[column].str.replace("\0", "", regex=False)
     filled = texts.str.strip() != ""

@@ -1,6 +1,9 @@
+import weakref
+
 import pandas as pd
 import pytest
 
+from bba import batch
 from bba.batch import classify_file
 from bba.data.tables import iter_batches
 from bba.errors import DataError
@@ -29,6 +32,24 @@ def test_rows_come_back_in_their_order_and_progress_ends_at_one(classifier, sour
     assert heard == sorted(heard)
     assert len(heard) == 3
     assert heard[-1] == 1
+
+
+def test_only_the_rows_at_work_are_in_hand(classifier, source, tmp_path, monkeypatch):
+    seen, alive = [], []
+
+    def watched(path):
+        for rows in iter_batches(path, 100):
+            seen.append(weakref.ref(rows))
+            yield rows
+
+    monkeypatch.setattr(batch, "iter_batches", watched)
+
+    def look(done):
+        alive.append(sum(rows() is not None for rows in seen))
+
+    classify_file(classifier, source, tmp_path / "out.csv", Asked(0.1), progress=look)
+    assert len(seen) == 2 * len(alive) >= 50  # Counted, then classified.
+    assert max(alive) <= 2  # Those at work, and those before them.
 
 
 def test_a_file_broken_at_its_end_is_refused_before_any_work(classifier, source, tmp_path, monkeypatch):

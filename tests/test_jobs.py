@@ -2,6 +2,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,7 @@ from bba.training.speed import Speed, spend
 
 SECONDS = {"start": 2.0, "dense": 10.0, "soft": 10.0, "hard": 10.0, "measuring": 8.0}
 SPLITS = {"train": 400, "validation": 50, "test": 50}
-SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, latency=5, settings=20)
+SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, answers=0.02, latency=0.5)
 EXAMPLES = pd.DataFrame(
     [(f'good "{i}",\nor so', "pos") for i in range(20)] + [(f"bad\r{i}", "1;neg") for i in range(20)],
     columns=["text", "label"],
@@ -182,6 +183,12 @@ def test_minutes_are_spent_on_steps():
     assert 20 < short.steps["dense"] < 300
     least = spend(0.1, SPEED, SPLITS, usual)
     assert set(least.steps.values()) == {20}
+
+
+def test_a_short_training_is_followed_by_a_short_measurement():
+    few, usual = 7, 15
+    timed = [spend(minutes, replace(SPEED, answers=0), SPLITS, TrainSettings()) for minutes in (3, 60)]
+    assert [plan.seconds["measuring"] for plan in timed] == [0.5 * (few + 1), 0.5 * (usual + 1)]
 
 
 def test_of_a_large_file_only_so_many_rows_are_used_as_can_be_measured():

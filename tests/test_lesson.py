@@ -92,6 +92,15 @@ def test_each_step_asks_before_it_tells_and_its_picture_then_shows_more(root, sp
     assert number in (1, 3) or charts(at) != picture  # Step 1 shows words, and the dial's map is the visitor's own.
 
 
+def test_the_button_of_what_comes_next_stands_out(root):
+    def primary(at):
+        return [button.label for button in at.button if button.proto.type == "primary"]
+
+    at = opened(step="2")
+    assert primary(at) == ["That is my guess"]
+    assert primary(guessed(at, "40")) == ["Next"]
+
+
 def test_a_link_shows_a_step_with_its_guess(root):
     at = opened(step="2", guess="40")
     assert "You guessed **40**" in words(at)

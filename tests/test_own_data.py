@@ -15,7 +15,7 @@ from bba.ui import own_result, own_training, state, uploads
 
 PAGE, FILES = "pages/build/your_data.py", "pages/explore/files.py"
 VISITOR = "0123456789abcdef" * 2
-SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, latency=5, settings=20)
+SPEED = Speed(start=10, dense=0.1, soft=0.2, hard=0.1, answer=0.001, answers=0.02, latency=0.5)
 GOOD = "review;verdict\n" + "".join(f"nice {i};pos\nbad {i};neg\n" for i in range(30))
 
 
@@ -187,3 +187,17 @@ def test_a_file_is_classified_row_by_row(root):
     expected = state.choose(root / "tiny").classifier.predict(["hat? tom:hat"], 0.5)[0]
     assert shown["label"].tolist() == [expected.label, ""]
     assert pd.Series(shown["budget"]).tolist() == ["0.5", ""]
+
+
+def test_each_row_of_a_file_may_have_a_budget_of_its_own(root, routed_folder):
+    assert not any(toggle.key == "rows_auto" for toggle in given(opened(FILES), "text\nhat?\n", key="rows_file").toggle)
+    shutil.rmtree(root / "tiny")
+    shutil.copytree(routed_folder, root / "routed")
+    texts = ["hat? tom:hat", "hat? mia:hat tom:bag"]
+    at = given(opened(FILES), "\n".join(["text", *texts, ""]), key="rows_file")
+    ran(at.toggle(key="rows_auto").set_value(True).run())
+    ran(at.button(key="rows_start").click().run())
+    shown = at.dataframe[-1].value
+    assert list(shown)[:4] == ["label", "probability", "budget", "encoder_cost"]
+    expected = state.choose(root / "routed").classifier.predict(texts, "auto")
+    assert shown["budget"].tolist() == [str(answer.budget) for answer in expected]

@@ -99,12 +99,14 @@ def _report(
 
     from bba.measure.answers import answers_of
     from bba.measure.ladder_choice import find_routing
-    from bba.measure.latency import LatencySettings, cpu_name, measure_latency, usual_length
+    from bba.measure.latency import LatencySettings, cpu_name, measure_latency, rounds_after, usual_length
     from bba.measure.metrics import grid, score_all, score_without_attention
     from bba.measure.report import Report
     from bba.training.stages import encode, training_seconds
 
     settings = grid(model.config)
+    seconds = training_seconds(folder)
+    timing = LatencySettings(length=usual_length(model.config), rounds=rounds_after(seconds))
     logger.info("measuring accuracy at %d settings, then latency", len(settings))
     test_data = encode(texts.test, tokenizer)
     validation, test = (
@@ -119,11 +121,11 @@ def _report(
         counts={"train": len(texts.train), "validation": len(texts.validation), "test": len(texts.test)},
         seed=recipe["training"]["seed"],
         recipe=recipe,
-        training_seconds=training_seconds(folder),
+        training_seconds=seconds,
         machine={"cpu": cpu_name(), "threads": torch.get_num_threads()},
         validation=score_all(validation),
         test=score_all(test),
         no_attention=score_without_attention(model, test_data["input_ids"], test_data["labels"]),
-        latency=measure_latency(model, settings, LatencySettings(length=usual_length(model.config))),
+        latency=measure_latency(model, settings, timing),
         routing=find_routing(validation, test),
     )

@@ -27,6 +27,9 @@ from bba.pruning.surgery import pruned_config
 
 LOCK = Path(tempfile.gettempdir()) / "bba-measuring.lock"
 MAX_WAIT_SECONDS = 300
+SHORT_TRAINING = 180
+"""Seconds of training up to which fewer rounds are timed at its end, so that it does not wait long for its report."""
+FEW_ROUNDS = 7
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class LatencySettings:
 def usual_length(config: BBAConfig) -> int:
     """Return the length that is measured unless another is asked for: 64 tokens, or all that a model reads."""
     return min(LatencySettings().length, config.max_position_embeddings)
+
+
+def rounds_after(seconds: float) -> int:
+    """Return how many rounds are timed for the report of a model that was trained for so long."""
+    return FEW_ROUNDS if seconds <= SHORT_TRAINING else LatencySettings().rounds
 
 
 def cpu_name() -> str:

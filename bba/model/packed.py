@@ -6,7 +6,7 @@ calls surrounds the matrix products, which at one short text is a tenth of a pru
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +54,7 @@ class PackedClassifier:
         self.positions = embeddings.positions.weight.detach()
         self.segment = embeddings.segments.weight[0].detach()
         self.norm = _norm(embeddings.norm)
-        self.layers = [_layer(layer) for layer in model.encoder.layers]
+        self.layers = [_layer(cast("Layer", layer)) for layer in model.encoder.layers]
         self.pooler = _affine(model.encoder.pooler)
         self.classifier = _affine(model.classifier)
 

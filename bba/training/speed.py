@@ -19,11 +19,12 @@ from transformers import (
 )
 
 from bba.data.texts import TextData
-from bba.measure.latency import LatencySettings, time_in_turn, usual_length
+from bba.measure.latency import LatencySettings, rounds_after, time_in_turn, usual_length
 from bba.measure.metrics import grid
 from bba.model import BBAForSequenceClassification
 from bba.model.inference import logits_of
 from bba.model.packed import PackedClassifier
+from bba.pruning.surgery import prune_to
 from bba.settings import TrainSettings, usual_settings
 from bba.training.stages import encode, planned_steps, set_trainable, with_teacher
 from bba.training.start import first_model
@@ -58,10 +59,10 @@ class Speed:
     """A step of the hard stage."""
     answer: float
     """Classifying one text with the full model."""
+    answers: float
+    """Classifying one text at every budget that accuracy is measured at."""
     latency: float
-    """The latency measurement at the end."""
-    settings: int
-    """Budgets that accuracy is measured at."""
+    """A round of the latency measurement at the end: every model once. Its warm-up takes about as long."""
 
 
 @dataclass(frozen=True)
@@ -102,22 +103,22 @@ def measure_speed(texts: TextData, backbone: str, started: float) -> Speed:
     sample = encode(some, tokenizer)
     rows = sample["input_ids"][:TIMED_TEXTS]
     taught = with_teacher(sample, model)
-    answer = _seconds_per_text(model, rows)
-    steps = {stage: _seconds_per_step(stage, model, tokenizer, taught, settings) for stage in STAGES}
     asked = grid(model.config)
+    ends = (model, prune_to(model, *asked[0]))
+    answer, least = (_seconds_per_text(each, rows) for each in ends)
+    latency = _seconds_per_round(ends)
+    steps = {stage: _seconds_per_step(stage, model, tokenizer, taught, settings) for stage in STAGES}
     return Speed(
         start=start,
         **steps,
         answer=answer,
-        latency=_latency_seconds(model, len(asked) + 1),
-        settings=len(asked),
+        answers=len(asked) * (answer + least) / 2,
+        latency=(len(asked) + 1) * latency,
     )
 
 
 def spend(minutes: float, speed: Speed, splits: dict[str, int], usual: TrainSettings) -> Plan:
     """Return how a training spends its minutes: the usual stages, all shortened alike to what there is time for.
-
-    Measuring is reckoned with the full model at every budget, so it takes less than is said.
 
     Args:
         minutes: to spend; a stage does at least `FEWEST_STEPS` steps, though, even if that takes longer.
@@ -126,15 +127,14 @@ def spend(minutes: float, speed: Speed, splits: dict[str, int], usual: TrainSett
         usual: settings that suit task and backbone.
     """
     rows, time = sum(splits.values()), 60 * minutes
-    around = _around(speed, splits)
+    timing = speed.latency * (rounds_after(time) + 1)
+    around = _around(speed, splits, timing)
     most = MEASURING_SHARE * time
     if sum(around.values()) > most:
-        used = max(
-            rows * (most - speed.start - speed.latency) / (sum(around.values()) - speed.start - speed.latency), 0
-        )
+        used = max(rows * (most - speed.start - timing) / (sum(around.values()) - speed.start - timing), 0)
         used = min(rows, max(math.ceil(used), MIN_ROWS))
         splits = {name: math.ceil(count * used / rows) for name, count in splits.items()}
-        rows, around = used, _around(speed, splits)
+        rows, around = used, _around(speed, splits, timing)
     full = {stage: planned_steps(usual, stage, splits["train"])[0] for stage in STAGES}
     needed = sum(full[stage] * getattr(speed, stage) for stage in STAGES)
     share = min(1.0, (time - sum(around.values())) / needed)
@@ -147,13 +147,13 @@ def spend(minutes: float, speed: Speed, splits: dict[str, int], usual: TrainSett
     return Plan(training, rows, dict(steps), seconds, usual=share == 1)
 
 
-def _around(speed: Speed, splits: dict[str, int]) -> dict[str, float]:
-    """Return the seconds of everything but steps."""
+def _around(speed: Speed, splits: dict[str, int], timing: float) -> dict[str, float]:
+    """Return the seconds of everything but steps; `timing` are those of the latency measurement."""
     measured = splits["validation"] + splits["test"]
     return {
         "start": speed.start,
         "teacher": splits["train"] * speed.answer,
-        "measuring": measured * speed.settings * speed.answer + speed.latency,
+        "measuring": measured * speed.answers + timing,
     }
 
 
@@ -220,9 +220,10 @@ def _seconds_per_text(model: BBAForSequenceClassification, rows: Sequence[Sequen
     return (time.perf_counter() - start) / len(rows)
 
 
-def _latency_seconds(model: BBAForSequenceClassification, models: int) -> float:
-    """Return how long it takes to time that many models; that of the full one stands for all of them."""
-    once = LatencySettings(length=usual_length(model.config), rounds=1)
-    start = time.perf_counter()
-    time_in_turn([PackedClassifier(model)], model.config.vocab_size, once, lambda done: None)
-    return (time.perf_counter() - start) * models * LatencySettings().rounds
+def _seconds_per_round(models: Sequence[BBAForSequenceClassification]) -> float:
+    """Return how long a model's turn takes when latency is measured, on average over these models."""
+    ends: list[float] = []
+    settings = LatencySettings(length=usual_length(models[0].config), rounds=3)
+    runs = list(map(PackedClassifier, models))
+    time_in_turn(runs, models[0].config.vocab_size, settings, lambda done: ends.append(time.perf_counter()))
+    return (ends[-1] - ends[0]) / (settings.rounds - 1) / len(models)

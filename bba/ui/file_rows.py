@@ -7,10 +7,10 @@ import pandas as pd
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from bba.batch import classify_file
+from bba.batch import added_columns, classify_file
 from bba.data.inspection import PREVIEW_ROWS, Glance, glance
 from bba.data.tables import iter_batches
-from bba.predict import Asked
+from bba.predict import AUTO, Asked
 from bba.ui import uploads
 from bba.ui.state import Choice
 from bba.ui.wording import count, plain
@@ -45,21 +45,36 @@ def _glance(upload: UploadedFile) -> Glance:
         return glance(path)
 
 
-def classify(choice: Choice, upload: UploadedFile, column: str) -> None:
+def asked(choice: Choice) -> Asked:
+    """Return the dials' budget, or one for each text where the checkpoint has such and the visitor wants that."""
+    fixed = Asked(*choice.setting)
+    if choice.report.routing is None:
+        return fixed
+    own = st.toggle(
+        "A budget of its own for each text", key="rows_auto",
+        help="Each text is tried at a small budget first and goes on to a larger one while the model is not sure. "
+        "It aims at the accuracy of the full model; the dials above are not used.",
+    )  # fmt: skip
+    return Asked(AUTO) if own else fixed
+
+
+def classify(choice: Choice, upload: UploadedFile, column: str, asked: Asked) -> None:
     """Classify all rows when told to, and offer what came out."""
-    key = (choice.folder, choice.stamp, choice.setting, upload.file_id, column)
+    key = (choice.folder, choice.stamp, asked, upload.file_id, column)
     if st.button("Classify all rows", type="primary", key="rows_start", icon=":material/play_arrow:"):
-        st.session_state["rows_done"] = (key, *_classified(choice, upload, column))
+        st.session_state["rows_done"] = (key, *_classified(choice, upload, column, asked))
     done = st.session_state.get("rows_done")
     if done is None or done[0] != key:
-        st.caption(f"At budget {choice.setting}, with {plain(choice.folder.name)}.")
+        budget = "each text at a budget of its own" if asked.budget == AUTO else f"at budget {choice.setting}"
+        st.caption(f"With {plain(choice.folder.name)}, {budget}.")
         return
     _, folder, rows, blank = done
     _offer(Path(folder.name) / "labelled.csv", upload.name, rows, blank)
+    _show_first(Path(folder.name) / "labelled.csv", len(added_columns(choice.classifier, asked)))
 
 
 def _classified(
-    choice: Choice, upload: UploadedFile, column: str
+    choice: Choice, upload: UploadedFile, column: str, asked: Asked
 ) -> "tuple[tempfile.TemporaryDirectory[str], int, int]":
     """Return the folder that holds `labelled.csv`, the rows in it, and how many have no text.
 
@@ -76,12 +91,7 @@ def _classified(
 
     with uploads.saved(upload) as path:
         rows, blank = classify_file(
-            choice.classifier,
-            path,
-            Path(folder.name) / "labelled.csv",
-            Asked(*choice.setting),
-            column,
-            progress,
+            choice.classifier, path, Path(folder.name) / "labelled.csv", asked, column, progress
         )
     place.empty()
     return folder, rows, blank
@@ -94,7 +104,10 @@ def _offer(path: Path, name: str, rows: int, blank: int) -> None:
         "Download CSV", path.read_bytes, file_name=f"{Path(name).stem}-labelled.csv", mime="text/csv",
         key="rows_csv", icon=":material/download:", on_click="ignore",
     )  # fmt: skip
+
+
+def _show_first(path: Path, added: int) -> None:
+    """Show the first rows, the columns that were added, which are the last ones, in front."""
     first: pd.DataFrame = next(iter_batches(path, PREVIEW_ROWS))
-    added = list(first.columns[-3:])
     st.markdown("The first rows, with what was added in front:")
-    uploads.preview(first, "rows_preview", added)
+    uploads.preview(first, "rows_preview", list(first.columns[-added:]))

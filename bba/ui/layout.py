@@ -19,6 +19,10 @@ INTRODUCTION = (
     "This classifier reads a text with *attention heads*, the parts that let words look at each other. "
     "Move the slider to pay for fewer of them."
 )
+BUTTONS = """<style>
+button[data-testid^="stBaseButton-primary"] { background-color: #1f6db3; border-color: #1f6db3; }
+</style>"""
+"""White on them can be read; on the dark theme's accent, which must be readable as small letters too, it cannot."""
 MAX_SHARED_LETTERS = 1_000
 """A longer text is not put into the page's address."""
 

@@ -54,10 +54,8 @@ def kept(row: BudgetRow) -> str:
 
 
 def kept_of_all(row: BudgetRow, config: BBAConfig) -> str:
-    """Return what was asked and what is kept of the dense model, in few letters."""
-    if row.blocks:
-        return f"{row.heads}/{config.num_dense_heads} heads, {row.blocks}/{config.num_dense_blocks} blocks"
-    return f"asked {row.setting}: {row.heads} of {config.num_dense_heads} heads"
+    """Return what is kept of the dense model, in so few letters that half a phone's width holds them."""
+    return kept(row) if row.blocks else f"{row.heads} of {config.num_dense_heads} heads"
 
 
 def noise(latency: Latency, row: LatencyRow, base: LatencyRow | None = None) -> float:

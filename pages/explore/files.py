@@ -3,4 +3,6 @@
 from bba.ui import file_rows, layout
 
 file_rows.introduce()
-file_rows.classify(layout.chosen(), *file_rows.ask())
+choice = layout.chosen()
+upload, column = file_rows.ask()
+file_rows.classify(choice, upload, column, file_rows.asked(choice))

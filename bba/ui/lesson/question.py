@@ -57,26 +57,31 @@ def ask(question: Question, here: Place) -> None:
     if recorded not in question.options:  # From an address that somebody wrote, or from before a new training.
         here.guesses.pop(here.step, None)
     st.markdown(f"**Guess first.** {question.text}")
+    key = f"guess_{here.step}"
+
+    def hand_in() -> None:  # Before the page is drawn anew, so that the button no longer stands out on it.
+        if st.session_state[key] is not None:
+            here.guesses[here.step] = st.session_state[key]
+
     with st.form(f"question_{here.step}", border=False):
-        guess = _input(question, here)
-        if st.form_submit_button(
-            "That is my guess", icon=":material/how_to_vote:", key="hand_in",
+        _input(question, here, key)
+        handed_in = st.form_submit_button(
+            "That is my guess", icon=":material/how_to_vote:", key="hand_in", on_click=hand_in,
             type="secondary" if here.step in here.guesses else "primary",
-        ):  # fmt: skip
-            if guess is None:
-                st.warning("Choose one of the options first.", icon=":material/touch_app:")
-            else:
-                here.guesses[here.step] = guess
+        )  # fmt: skip
+        if handed_in and here.step not in here.guesses:
+            st.warning("Choose one of the options first.", icon=":material/touch_app:")
 
 
-def _input(question: Question, here: Place) -> str | None:
-    recorded, key = here.guesses.get(here.step), f"guess_{here.step}"
+def _input(question: Question, here: Place, key: str) -> None:
+    """Show the options, on a scale or one under the other; what is picked is kept in the session under `key`."""
+    recorded = here.guesses.get(here.step)
     if question.slider:
         middle = question.options[len(question.options) // 2]
-        guess: str = st.select_slider("Your guess", question.options, value=recorded or middle, key=key)
-        return guess
+        st.select_slider("Your guess", question.options, value=recorded or middle, key=key)
+        return
     index = question.options.index(recorded) if recorded else None
-    return st.radio("Your guess", question.options, index=index, key=key)
+    st.radio("Your guess", question.options, index=index, key=key)
 
 
 def may_see(here: Place) -> bool:
