@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bba.errors import BudgetError
-from bba.model import BBAForSequenceClassification, Setting
+from bba.model import SequenceClassifier, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import block_share, head_share
 from bba.pruning.plan import Plan, everything
@@ -57,7 +57,7 @@ class TorchRunner:
         model: in evaluation mode.
     """
 
-    def __init__(self, model: BBAForSequenceClassification) -> None:
+    def __init__(self, model: SequenceClassifier) -> None:
         self.model = model
 
     @torch.inference_mode()
@@ -70,7 +70,7 @@ class TorchRunner:
         return logits_of(self.model, rows, batch_size)
 
 
-def onnx_of(model: BBAForSequenceClassification, backend: str, threads: int) -> "OnnxModel":
+def onnx_of(model: SequenceClassifier, backend: str, threads: int) -> "OnnxModel":
     """Return a pruned model as a graph that is ready to run, with no file left behind.
 
     Args:
@@ -130,17 +130,17 @@ class Variants:
         model: in evaluation mode; it stays as it is.
     """
 
-    def __init__(self, model: BBAForSequenceClassification) -> None:
+    def __init__(self, model: SequenceClassifier) -> None:
         self.model = model
         self.made: dict[_Key, Any] = {}
         """Pruned models and graphs."""
 
-    def pruned(self, plan: Plan) -> BBAForSequenceClassification:
+    def pruned(self, plan: Plan) -> SequenceClassifier:
         """Return the model pruned to a plan; it shares memory with others: do not change it."""
         if plan == everything(self.model.config):
             return self.model
 
-        def make() -> tuple[BBAForSequenceClassification, int]:
+        def make() -> tuple[SequenceClassifier, int]:
             pruned = prune(self.model, plan, share=True).eval()
             return pruned, _own_bytes(pruned, self.model)
 
@@ -183,7 +183,7 @@ class Variants:
 _order = _Order()
 
 
-def _own_bytes(pruned: BBAForSequenceClassification, model: BBAForSequenceClassification) -> int:
+def _own_bytes(pruned: SequenceClassifier, model: SequenceClassifier) -> int:
     """Return the size of the weights that a pruned model does not share with the one it was pruned from."""
     shared = {weight.data_ptr() for weight in model.parameters()}
     return sum(weight.nbytes for weight in pruned.parameters() if weight.data_ptr() not in shared)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from bba.model.modeling import BBAForSequenceClassification
+from bba.model.modeling import SequenceClassifier
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token_id: int) -> tuple[Tensor, Tensor | None]:
@@ -28,7 +28,7 @@ def batches_by_length(rows: Sequence[Sequence[int]], batch_size: int) -> Iterabl
 
 
 @torch.inference_mode()
-def logits_of(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
+def logits_of(model: SequenceClassifier, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
     """Return the logits of token lists in their own order, shape (len(rows), num_labels).
 
     The model is used as it is and must be in evaluation mode.
