@@ -135,6 +135,10 @@ class Variants:
         self.made: dict[_Key, Any] = {}
         """Pruned models and graphs."""
 
+    def __reduce__(self) -> tuple[type["Variants"], tuple[SequenceClassifier]]:
+        """Let another process, which gets a copy, make what it needs: graphs cannot be copied."""
+        return Variants, (self.model,)
+
     def pruned(self, plan: Plan) -> SequenceClassifier:
         """Return the model pruned to a plan; it shares memory with others: do not change it."""
         if plan == everything(self.model.config):

@@ -35,6 +35,8 @@ class BBAPreTrainedModel(PreTrainedModel):
 class BBAEncoder(Encoder, BBAPreTrainedModel):
     """An `Encoder` that transformers can initialise, train, save and load."""
 
+    config: BBAConfig
+
     def __init__(self, config: BBAConfig) -> None:
         BBAPreTrainedModel.__init__(self, config)
         self._build(config)
@@ -44,6 +46,7 @@ class BBAEncoder(Encoder, BBAPreTrainedModel):
 class BBAForSequenceClassification(SequenceClassifier, BBAPreTrainedModel):
     """A `SequenceClassifier` that transformers can initialise, train, save and load."""
 
+    config: BBAConfig
     encoder_class = BBAEncoder
 
     def __init__(self, config: BBAConfig) -> None:
