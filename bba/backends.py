@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bba.errors import BudgetError
-from bba.model import BBAForSequenceClassification, Setting
+from bba.model import SequenceClassifier, Setting
 from bba.model.inference import in_batches
 from bba.model.packed import PackedClassifier
 from bba.pruning.cost import block_share, head_share
@@ -58,7 +58,7 @@ class TorchRunner:
         model: its weights stay where they are.
     """
 
-    def __init__(self, model: BBAForSequenceClassification) -> None:
+    def __init__(self, model: SequenceClassifier) -> None:
         self.model = model
         self.packed = PackedClassifier(model)
 
@@ -72,7 +72,7 @@ class TorchRunner:
         return in_batches(self.packed, rows, config.pad_token_id, len(config.labels), batch_size)
 
 
-def onnx_of(model: BBAForSequenceClassification, backend: str, threads: int) -> "OnnxModel":
+def onnx_of(model: SequenceClassifier, backend: str, threads: int) -> "OnnxModel":
     """Return a pruned model as a graph that is ready to run, with no file left behind.
 
     Args:
@@ -132,13 +132,17 @@ class Variants:
         model: in evaluation mode; it stays as it is.
     """
 
-    def __init__(self, model: BBAForSequenceClassification) -> None:
+    def __init__(self, model: SequenceClassifier) -> None:
         self.model = model
         self.whole = TorchRunner(model)
         self.made: dict[_Key, Any] = {}
         """Runners of pruned models, in torch and as graphs."""
 
-    def pruned(self, plan: Plan) -> BBAForSequenceClassification:
+    def __reduce__(self) -> tuple[type["Variants"], tuple[SequenceClassifier]]:
+        """Let another process, which gets a copy, make what it needs: graphs cannot be copied."""
+        return Variants, (self.model,)
+
+    def pruned(self, plan: Plan) -> SequenceClassifier:
         """Return the model pruned to a plan; it shares memory with others: do not change it."""
         return self._torch(plan).model
 
@@ -189,7 +193,7 @@ class Variants:
 _order = _Order()
 
 
-def _own_bytes(pruned: BBAForSequenceClassification, model: BBAForSequenceClassification) -> int:
+def _own_bytes(pruned: SequenceClassifier, model: SequenceClassifier) -> int:
     """Return the size of the weights that a pruned model does not share with the one it was pruned from."""
     shared = {weight.data_ptr() for weight in model.parameters()}
     return sum(weight.nbytes for weight in pruned.parameters() if weight.data_ptr() not in shared)

@@ -1,5 +1,6 @@
 """The folder contract of a checkpoint: what is in it, and how it is written, read and listed."""
 
+import copy
 import json
 import os
 import shutil
@@ -8,24 +9,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from bba.errors import CheckpointError
 from bba.measure.budgetformer_report import BudgetFormerReport
 from bba.measure.report import Report
-from bba.model import (
-    BBAConfig,
-    BBAForSequenceClassification,
-    BudgetFormerConfig,
-    BudgetFormerForSequenceClassification,
-)
-from bba.model.quiet import quiet
+from bba.model import BBAConfig, BudgetFormerConfig, SequenceClassifier
+from bba.model.blank import blank
+
+if TYPE_CHECKING:
+    from bba.model import BudgetFormerForSequenceClassification
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -40,7 +40,12 @@ _HOW = {
     "use it with `bba.budgetformer.BudgetFormerClassifier`",
 }
 """How each kind of checkpoint is used; told to those who take one for the other."""
-_Model = TypeVar("_Model", BBAForSequenceClassification, BudgetFormerForSequenceClassification)
+_ARCHITECTURES = {
+    BBAConfig.model_type: "BBAForSequenceClassification",
+    BudgetFormerConfig.model_type: "BudgetFormerForSequenceClassification",
+}
+"""What transformers calls each kind."""
+_Model = TypeVar("_Model", "SequenceClassifier", "BudgetFormerForSequenceClassification")
 _Report = TypeVar("_Report", Report, BudgetFormerReport)
 
 
@@ -48,7 +53,7 @@ _Report = TypeVar("_Report", Report, BudgetFormerReport)
 class Checkpoint:
     """A loaded checkpoint. The report is None for a folder that another program wrote."""
 
-    model: BBAForSequenceClassification
+    model: SequenceClassifier
     tokenizer: PreTrainedTokenizerBase
     report: Report | None
 
@@ -57,7 +62,7 @@ class Checkpoint:
 class BudgetFormerCheckpoint:
     """A loaded BudgetFormer."""
 
-    model: BudgetFormerForSequenceClassification
+    model: "BudgetFormerForSequenceClassification"
     tokenizer: PreTrainedTokenizerBase
     report: BudgetFormerReport | None
 
@@ -83,9 +88,11 @@ def save(folder: Path, checkpoint: Checkpoint | BudgetFormerCheckpoint, card: st
     """
     weights = checkpoint.model.state_dict()
     stored = {name: tensor.half() for name, tensor in weights.items()} if _is_half(weights) else weights
+    config = copy.deepcopy(checkpoint.model.config)
+    config.architectures, config.dtype = [_ARCHITECTURES[config.model_type]], "float32"
     with whole_folder(folder) as inside:
-        with quiet():
-            checkpoint.model.save_pretrained(inside, state_dict=stored)
+        config.save_pretrained(inside)
+        save_file(stored, inside / WEIGHTS, metadata={"format": "pt"})  # transformers reads no file without a format.
         checkpoint.tokenizer.save_pretrained(inside)
         if checkpoint.report is not None:
             (inside / REPORT).write_text(_text_of(checkpoint.report), encoding="utf-8")
@@ -152,21 +159,23 @@ def load(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: the folder is not there, is not one of ours, or is damaged.
     """
-    return Checkpoint(*_load(folder, BBAForSequenceClassification), read_report(folder))
+    return Checkpoint(*_load(folder, SequenceClassifier, BBAConfig), read_report(folder))
 
 
 def load_budgetformer(folder: Path) -> BudgetFormerCheckpoint:
     """Read a BudgetFormer; see `load`."""
-    model, tokenizer = _load(folder, BudgetFormerForSequenceClassification)
+    from bba.model import BudgetFormerForSequenceClassification  # Seconds that nobody pays who classifies at a budget.
+
+    model, tokenizer = _load(folder, BudgetFormerForSequenceClassification, BudgetFormerConfig)
     return BudgetFormerCheckpoint(model, tokenizer, read_budgetformer_report(folder))
 
 
-def _load(folder: Path, kind: type[_Model]) -> tuple[_Model, PreTrainedTokenizerBase]:
+def _load(folder: Path, kind: type[_Model], config_kind: type[BBAConfig]) -> tuple[_Model, PreTrainedTokenizerBase]:
     """Return model and tokenizer, or say in what way they are damaged."""
     _check_files(folder)
-    _check_kind(folder, kind.config_class.model_type)
+    _check_kind(folder, config_kind.model_type)
     try:
-        config = _load_config(folder, kind.config_class)
+        config = _load_config(folder, config_kind)
         model = _load_model(folder, kind, config)
         tokenizer = _load_tokenizer(folder, config)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
@@ -185,18 +194,15 @@ def _load_config(folder: Path, kind: type[BBAConfig]) -> BBAConfig:
 
 
 def _load_model(folder: Path, kind: type[_Model], config: BBAConfig) -> _Model:
-    model: _Model
-    info: dict[str, set[str]]
+    weights = {name: tensor.float() for name, tensor in load_file(folder / WEIGHTS).items()}
+    model = blank(kind, config)
     try:
-        with quiet():
-            model, info = kind.from_pretrained(  # type: ignore[misc]
-                folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-            )
+        odd = model.load_state_dict(weights, strict=False, assign=True)
     except RuntimeError as error:
         raise ValueError("its weights do not have the shapes that its configuration names") from error
-    if info["missing_keys"] or info["unexpected_keys"]:
-        odd = sorted({*info["missing_keys"], *info["unexpected_keys"]})
-        raise ValueError(f"its weights do not fit its configuration, {odd[0]} among them")
+    if odd.missing_keys or odd.unexpected_keys:
+        name = min(*odd.missing_keys, *odd.unexpected_keys)
+        raise ValueError(f"its weights do not fit its configuration, {name} among them")
     return model
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bba.errors import DataError, ExportError
-from bba.model import BBAConfig, BBAForSequenceClassification, Setting
+from bba.model import BBAConfig, SequenceClassifier, Setting
 from bba.onnx_graph import card_of, write_onnx
 from bba.onnx_model import Card, OnnxModel
 from bba.predict import BudgetedClassifier
@@ -172,7 +172,7 @@ def _random_batches(config: BBAConfig) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 @torch.inference_mode()
-def _compare_logits(file: OnnxModel, model: BBAForSequenceClassification) -> tuple[float, float]:
+def _compare_logits(file: OnnxModel, model: SequenceClassifier) -> tuple[float, float]:
     """Return the largest difference of a logit, and the differences' size as a share of the logits' spread."""
     batches = list(_random_batches(model.config))
     expected = torch.cat([model(*batch).logits for batch in batches])

@@ -20,7 +20,7 @@ from onnxruntime.quantization import quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 from torch import Tensor, nn
 
-from bba.model import BBAForSequenceClassification, Setting
+from bba.model import SequenceClassifier, Setting
 from bba.model.modeling import Embeddings, FeedForward, Layer, SelfAttention
 from bba.onnx_model import INPUTS, OUTPUT, Card
 
@@ -34,7 +34,7 @@ INT8_OPERATORS = ["MatMul", "Gather"]
 _quantising = threading.Lock()  # It sets levels of logging, which are the process's, and visitors share a process.
 
 
-def card_of(model: BBAForSequenceClassification, checkpoint: str, asked: Setting, int8: bool) -> Card:
+def card_of(model: SequenceClassifier, checkpoint: str, asked: Setting, int8: bool) -> Card:
     """Return what a file of a model tells about itself.
 
     Args:
@@ -56,7 +56,7 @@ def card_of(model: BBAForSequenceClassification, checkpoint: str, asked: Setting
     )
 
 
-def write_onnx(model: BBAForSequenceClassification, card: Card, path: Path) -> None:
+def write_onnx(model: SequenceClassifier, card: Card, path: Path) -> None:
     """Write a model with its card."""
     graph = _in_int8(_graph_of(model)) if card.kind == "onnx-int8" else _graph_of(model)
     del graph.metadata_props[:]  # The quantiser's notes to itself.
@@ -101,7 +101,7 @@ class _Graph:
         return self.node("Slice", value, self.constant([0]), self.constant([1]), self.constant([1]))
 
 
-def _graph_of(model: BBAForSequenceClassification) -> onnx.ModelProto:
+def _graph_of(model: SequenceClassifier) -> onnx.ModelProto:
     """Return the model as an ONNX graph for any batch size and any length that it can read."""
     graph, encoder = _Graph(), model.encoder
     ids, attention_mask = INPUTS

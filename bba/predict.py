@@ -16,7 +16,7 @@ from bba.errors import BudgetError, CheckpointError, DataError
 from bba.measure.card import model_card
 from bba.measure.ladder import Ladder, Rung
 from bba.measure.report import BudgetRow, LatencyRow, Report
-from bba.model import BBAConfig, BBAForSequenceClassification, BudgetGates, Setting
+from bba.model import BBAConfig, BudgetGates, SequenceClassifier, Setting
 from bba.pruning.cost import block_share, encoder_share, head_share
 from bba.pruning.plan import Plan, plan_at, positions
 from bba.pruning.surgery import prune, pruned_config
@@ -188,7 +188,7 @@ class BudgetedClassifier:
         other.backend = check_backend(backend)
         return other
 
-    def at(self, budget: float | None = None, ffn_budget: float = 1.0) -> BBAForSequenceClassification:
+    def at(self, budget: float | None = None, ffn_budget: float = 1.0) -> SequenceClassifier:
         """Return the model pruned to a setting, in torch, from the cache if it is there.
 
         The model is shared, and shares memory with others: do not change it.

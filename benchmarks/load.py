@@ -1,12 +1,12 @@
 """Many visitors of the app at once: whether each gets the answer of a single one, how soon, and what memory it takes.
 
-    python -m benchmarks.load [--visitors 20] [--moves 10]
+    python -m benchmarks.load [--visitors 20] [--moves 10] [--minutes 10]
 
 The app runs in a process of its own. Visitors speak to it as a browser does, over Streamlit's websocket, but draw
 nothing, so that what is measured is the server and not the browsers beside it. One visitor first asks for every pair
 of a text and a budget; then all of them, at once, change the text or move the slider on the Classify page, wait for
 the answer, look at it for up to a second, and go on, in two waves. The time is that from a change to its answer. The
-exit status is 1 if an answer was missing or another than the single visitor's.
+exit status is 1 if an answer was missing or another than the single visitor's, or if all was not over in time.
 """
 
 import argparse
@@ -187,9 +187,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--visitors", type=int, default=20)
     parser.add_argument("--moves", type=int, default=10, help="changes of each visitor in a wave")
+    parser.add_argument("--minutes", type=float, default=10, help="after so long it is given up")
     given = parser.parse_args()
     with server() as (address, process):
-        wrong = asyncio.run(run(address, psutil.Process(process), given.visitors, given.moves))
+        visits = run(address, psutil.Process(process), given.visitors, given.moves)
+        try:
+            wrong = asyncio.run(asyncio.wait_for(visits, given.minutes * 60))
+        except TimeoutError:
+            wrong = [f"not over after {given.minutes:g} minutes"]
     print(f"{len(wrong)} errors or other answers", *wrong, sep="\n")
     sys.exit(1 if wrong else 0)
 

@@ -255,12 +255,13 @@ def test_saving_makes_the_folders_on_the_way_and_fills_an_empty_one(checkpoint, 
         assert {path.name for path in folder.iterdir()} == FILES
 
 
-@pytest.mark.parametrize("owner", ["model", "tokenizer"])
-def test_a_save_that_fails_midway_leaves_nothing_behind(checkpoint, tmp_path, monkeypatch, owner):
+@pytest.mark.parametrize("part", ["weights", "tokenizer"])
+def test_a_save_that_fails_midway_leaves_nothing_behind(checkpoint, tmp_path, monkeypatch, part):
     def fail(*arguments, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(type(getattr(checkpoint, owner)), "save_pretrained", fail)
+    owner, writes = (checkpoints, "save_file") if part == "weights" else (type(checkpoint.tokenizer), "save_pretrained")
+    monkeypatch.setattr(owner, writes, fail)
     message = error_of(checkpoints.save, tmp_path / "parent" / "x", checkpoint, "card")
     assert "(No space left on device): make room or choose another place" in message
     assert list((tmp_path / "parent").iterdir()) == []

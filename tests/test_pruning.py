@@ -9,7 +9,7 @@ from safetensors import safe_open
 from bba.checkpoints import Checkpoint
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.errors import BudgetError
-from bba.model import BBAForSequenceClassification
+from bba.model import SequenceClassifier
 from bba.model.backbones import from_scratch
 from bba.model.inference import logits_of
 from bba.predict import BudgetedClassifier
@@ -286,7 +286,7 @@ def test_weights_are_stored_in_half_only_where_that_loses_nothing(model, tokeniz
 def test_a_model_pruned_to_nearly_nothing_can_be_loaded_and_pruned_again(classifier, tmp_path, budget):
     classifier.prune(budget).save_pretrained(tmp_path / "small")
     again = BudgetedClassifier.from_pretrained(tmp_path / "small")
-    assert isinstance(again.checkpoint.model, BBAForSequenceClassification)
+    assert isinstance(again.checkpoint.model, SequenceClassifier)
     assert again.prune(1 / 12).checkpoint.model.config.num_kept_heads == 1
 
 

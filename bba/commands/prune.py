@@ -29,7 +29,7 @@ def prune(checkpoint: Path, budget: str, out: Path, ffn_budget: str | None = Non
         "blocks": config.num_kept_blocks,
         "cost": smaller.largest_budget,
         "encoder_cost": encoder_share(config),
-        "parameters": smaller.checkpoint.model.num_parameters(),
+        "parameters": sum(weights.numel() for weights in smaller.checkpoint.model.parameters()),
     }
     return Result(
         values,

@@ -1,6 +1,7 @@
 """`train`: texts in, a budgeted checkpoint with its report out."""
 
 import logging
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ def train(
 ) -> Result:
     """Train a budgeted classifier: dense warm start, soft gates, hard gates, evaluation, checkpoint.
 
+    Started in several processes, by torchrun or accelerate launch, they share the texts of each step.
+
     Args:
         task: synthetic, agnews, dbpedia14, or the path of a CSV, TSV, JSONL or Parquet file with texts and labels.
         out: folder of the checkpoint; it appears when the run is over. Until then its states are in OUT.training.
@@ -48,16 +51,22 @@ def train(
     from bba.checkpoints import Checkpoint
     from bba.data.sources import load_task
     from bba.predict import BudgetedClassifier
+    from bba.training.processes import join
     from bba.training.runs import open_run, work_folder
 
     usual = usual_settings(task, backbone)
     model, training = model or usual[0], training or usual[1]
-    checkpoints.check_free(out)
-    texts = load_task(task, data, seed=training.seed, text_column=text_column, label_column=label_column)
+    process = join()
+    with process.main_process_first():  # What has to be downloaded is there when the others look for it.
+        checkpoints.check_free(out)
+        texts = load_task(task, data, seed=training.seed, text_column=text_column, label_column=label_column)
     for problem in texts.problems:
         logger.warning(problem)
     settings = {"task": task, "backbone": backbone, "model": asdict(model), "training": asdict(training)}
     settings["train_split"] = texts.train.digest()
+    if not process.is_main_process:
+        _fit(texts, backbone, model, training, work_folder(out))
+        sys.exit()  # The main process measures and writes.
     with open_run(work_folder(out), settings, resume):
         fitted, tokenizer = _fit(texts, backbone, model, training, work_folder(out))
         recipe = {name: settings[name] for name in ("backbone", "model", "training")}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bba.backends import TORCH, Variants
-from bba.model import BBAConfig, BBAForSequenceClassification, Setting
+from bba.model import BBAConfig, SequenceClassifier, Setting
 from bba.pruning.cost import dense_config, flops
 from bba.pruning.plan import Plan, plan_at
 from bba.pruning.surgery import pruned_config
@@ -49,7 +49,7 @@ def _flops(config: BBAConfig, lengths: np.ndarray) -> np.ndarray:
 
 
 def answers_of(
-    model: BBAForSequenceClassification,
+    model: SequenceClassifier,
     rows: Sequence[Sequence[int]],
     labels: Sequence[int],
     settings: Sequence[Setting],

@@ -9,7 +9,7 @@ from bba.measure.budgetformer_report import ChosenRow, Group, TimingRow
 from bba.measure.latency import LatencySettings, alone, interquartile_range, time_in_turn
 from bba.measure.memory import peak_bytes
 from bba.measure.metrics import score_answers
-from bba.model import BBAForSequenceClassification, BudgetFormerConfig, BudgetFormerForSequenceClassification
+from bba.model import BudgetFormerConfig, BudgetFormerForSequenceClassification, SequenceClassifier
 from bba.model.budgetformer_inference import Chosen, choose_and_classify
 from bba.model.inference import logits_of
 from bba.pruning.cost import chosen_flops, flops
@@ -77,7 +77,7 @@ def _group(name: str, heads: np.ndarray, total: int) -> Group:
 
 
 def measure_timings(
-    model: BudgetFormerForSequenceClassification, dense: BBAForSequenceClassification, rows: Sequence[Sequence[int]]
+    model: BudgetFormerForSequenceClassification, dense: SequenceClassifier, rows: Sequence[Sequence[int]]
 ) -> list[TimingRow]:
     """Time the dense model, one cut to a fixed number of heads, and a BudgetFormer, in turn, for each size of batch.
 
@@ -107,7 +107,7 @@ def measure_timings(
 
 def _timed(
     model: BudgetFormerForSequenceClassification,
-    without_choice: tuple[BBAForSequenceClassification, BBAForSequenceClassification],
+    without_choice: tuple[SequenceClassifier, SequenceClassifier],
     rows: Sequence[Sequence[int]],
     batch: int,
     spent: Sequence[int],

@@ -20,7 +20,7 @@ from torch.utils.benchmark import Timer
 from bba.backends import BACKENDS, TORCH, Variants, check_backend
 from bba.errors import MeasureError
 from bba.measure.report import Latency, LatencyRow
-from bba.model import BBAConfig, BBAForSequenceClassification, Setting
+from bba.model import BBAConfig, SequenceClassifier, Setting
 from bba.pruning.cost import USUAL_LENGTH, block_share, head_share, predicted_speedup
 from bba.pruning.plan import Plan, everything, plan_at, without_attention
 from bba.pruning.surgery import pruned_config
@@ -133,7 +133,7 @@ def interquartile_range(times: np.ndarray) -> float:
 
 
 def measure_latency(
-    model: BBAForSequenceClassification,
+    model: SequenceClassifier,
     asked: Sequence[Setting],
     settings: LatencySettings,
     progress: Callable[[float], None] = lambda done: None,
@@ -188,7 +188,7 @@ class _Run(NamedTuple):
     backend: str
 
 
-def _runs(model: BBAForSequenceClassification, asked: Sequence[Setting], backends: Sequence[str]) -> list[_Run]:
+def _runs(model: SequenceClassifier, asked: Sequence[Setting], backends: Sequence[str]) -> list[_Run]:
     """Return what is timed: the dense model in torch, then each setting and the ceiling, backend by backend."""
     whole = Setting(head_share(model.config), block_share(model.config))
     plans = {whole: everything(model.config)}

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 from bba.backends import TORCH
 from bba.measure.answers import Answers, answers_of
 from bba.measure.report import BudgetRow
-from bba.model import BBAConfig, BBAForSequenceClassification, Setting
+from bba.model import BBAConfig, SequenceClassifier, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import block_share, encoder_share, head_share
 from bba.pruning.plan import without_attention
@@ -40,7 +40,7 @@ def wilson(correct: int, total: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def score(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], labels: Sequence[int]) -> BudgetRow:
+def score(model: SequenceClassifier, rows: Sequence[Sequence[int]], labels: Sequence[int]) -> BudgetRow:
     """Classify token lists with a model as it is and score the answers; the budget is what the model has left.
 
     Args:
@@ -74,7 +74,7 @@ def score_answers(config: BBAConfig, predicted: np.ndarray, labels: Sequence[int
 
 
 def score_budgets(
-    model: BBAForSequenceClassification,
+    model: SequenceClassifier,
     rows: Sequence[Sequence[int]],
     labels: Sequence[int],
     settings: Sequence[Setting],
@@ -101,7 +101,7 @@ def score_all(answers: Answers) -> list[BudgetRow]:
 
 
 def score_without_attention(
-    model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], labels: Sequence[int]
+    model: SequenceClassifier, rows: Sequence[Sequence[int]], labels: Sequence[int]
 ) -> BudgetRow:
     """Remove every head and score what is left; see `score`."""
     return score(prune(model, without_attention(model.config), share=True).eval(), rows, labels)

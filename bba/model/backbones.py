@@ -15,7 +15,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from bba.errors import TrainingError
 from bba.model.configuration import BBAConfig
-from bba.model.modeling import BBAForSequenceClassification
+from bba.model.pretrained import BBAForSequenceClassification
 from bba.model.quiet import quiet
 from bba.settings import ModelSettings
 

@@ -12,45 +12,16 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification
 from transformers.utils.generic import ModelOutput
 
-from bba.model.configuration import BBAConfig
-from bba.model.modeling import BBAEncoder, BBAForSequenceClassification, BBAPreTrainedModel, SelfAttention
+from bba.model.configuration import BudgetFormerConfig
+from bba.model.modeling import SelfAttention, SequenceClassifier
+from bba.model.pretrained import BBAEncoder, BBAPreTrainedModel
 
 WIDE = 0.9
 """The budget that an untrained policy gives every text: exploration starts wide."""
-
-
-@strict
-class BudgetFormerConfig(BBAConfig):
-    """Shapes of a dense encoder, with as many heads in every layer, and of the policies that choose among them.
-
-    Args:
-        policy_size: width of the one inner layer of a policy.
-    """
-
-    model_type = "budgetformer"
-
-    policy_size: int = 32
-
-    def validate_choice(self) -> None:
-        """Check that all heads are there for the policies to choose from."""
-        whole = [list(range(count)) for count in self.dense_heads]
-        if len(set(self.dense_heads)) != 1 or self.heads != whole or not self.heads_per_layer:
-            raise ValueError(
-                f"kept_heads is {self.heads} of {self.dense_heads}; expected all, and as many in every layer."
-            )
-        if self.ffn_block:
-            raise ValueError(f"ffn_block is {self.ffn_block}; expected 0: a BudgetFormer has no FFN dial.")
-        if self.policy_size < 1:
-            raise ValueError(f"policy_size is {self.policy_size}; expected at least 1.")
-
-    @property
-    def heads_per_layer(self) -> int:
-        """Number H of heads that a policy chooses from."""
-        return self.dense_heads[0]
 
 
 class Exploration(NamedTuple):
@@ -283,7 +254,7 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
         return BudgetFormerOutput(None if labels is None else F.cross_entropy(logits, labels), logits, *stacked)
 
     @classmethod
-    def from_dense(cls, dense: BBAForSequenceClassification) -> "BudgetFormerForSequenceClassification":
+    def from_dense(cls, dense: SequenceClassifier) -> "BudgetFormerForSequenceClassification":
         """Return a BudgetFormer that starts as a dense model does: nearly all heads, in the order of its gates.
 
         Raises:
@@ -305,3 +276,6 @@ def _gates(budgets: Tensor, relevance: Tensor, exploration: Exploration | None) 
         return top_k_gates(budgets, relevance)
     soft = soft_top_k_gates(budgets, relevance, exploration.temperature)
     return top_k_gates(budgets, relevance) + soft - soft.detach() if exploration.hard else soft
+
+
+AutoModelForSequenceClassification.register(BudgetFormerConfig, BudgetFormerForSequenceClassification)

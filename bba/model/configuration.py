@@ -1,7 +1,7 @@
-"""The model's configuration: it alone decides every shape, so a pruned model is the same class with smaller numbers."""
+"""The configurations: they alone decide every shape, so a pruned model is the same class with smaller numbers."""
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 
 @strict
@@ -135,3 +135,37 @@ class BBAConfig(PreTrainedConfig):
     def num_kept_blocks(self) -> int:
         """Number of feed-forward blocks that are there."""
         return sum(len(kept) for kept in self.blocks)
+
+
+@strict
+class BudgetFormerConfig(BBAConfig):
+    """Shapes of a dense encoder, with as many heads in every layer, and of the policies that choose among them.
+
+    Args:
+        policy_size: width of the one inner layer of a policy.
+    """
+
+    model_type = "budgetformer"
+
+    policy_size: int = 32
+
+    def validate_choice(self) -> None:
+        """Check that all heads are there for the policies to choose from."""
+        whole = [list(range(count)) for count in self.dense_heads]
+        if len(set(self.dense_heads)) != 1 or self.heads != whole or not self.heads_per_layer:
+            raise ValueError(
+                f"kept_heads is {self.heads} of {self.dense_heads}; expected all, and as many in every layer."
+            )
+        if self.ffn_block:
+            raise ValueError(f"ffn_block is {self.ffn_block}; expected 0: a BudgetFormer has no FFN dial.")
+        if self.policy_size < 1:
+            raise ValueError(f"policy_size is {self.policy_size}; expected at least 1.")
+
+    @property
+    def heads_per_layer(self) -> int:
+        """Number H of heads that a policy chooses from."""
+        return self.dense_heads[0]
+
+
+for _kind in (BBAConfig, BudgetFormerConfig):
+    AutoConfig.register(_kind.model_type, _kind)  # AutoTokenizer reads a folder's configuration too.

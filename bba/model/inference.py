@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from bba.model.modeling import BBAForSequenceClassification
+from bba.model.modeling import SequenceClassifier
 from bba.model.packed import PackedClassifier
 
 
@@ -50,7 +50,7 @@ def in_batches(
     return logits
 
 
-def logits_of(model: BBAForSequenceClassification, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
+def logits_of(model: SequenceClassifier, rows: Sequence[Sequence[int]], batch_size: int = 64) -> Tensor:
     """Return the logits of token lists as the model gives them in evaluation mode with all gates open.
 
     See `in_batches` for arguments and shape.

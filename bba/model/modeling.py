@@ -3,15 +3,18 @@
 Post-LayerNorm, GELU, learned positions, as in BERT (Devlin et al. 2019): on the same weights it gives the same logits
 as `transformers.BertForSequenceClassification`, with less work: query, key and value are one matrix product, and the
 classifier's last layer computes the first position only, as nothing reads the others.
+
+These are plain modules of torch: who only classifies need not wait for the import of transformers' `PreTrainedModel`,
+which takes longer than that of torch. `bba.model.pretrained` makes one of them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils.generic import ModelOutput
 
 from bba.model.configuration import BBAConfig
 from bba.model.gates import BudgetGates
@@ -198,39 +201,20 @@ class Layer(nn.Module):
         return self.ffn_norm(hidden + self.dropout(self.ffn(hidden, gates[1]))), weights
 
 
-class BBAPreTrainedModel(PreTrainedModel):
-    """What transformers needs to know to initialise, save and load these models."""
-
-    config: BBAConfig
-    config_class = BBAConfig
-    base_model_prefix = "encoder"
-    _supports_sdpa = True
-    _no_split_modules = ["Layer"]  # noqa: RUF012 - the base class has a list
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            nn.init.zeros_(module.weight[module.padding_idx])
-        if isinstance(module, nn.Linear | nn.LayerNorm):
-            nn.init.zeros_(module.bias)
-        if isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-        if isinstance(module, BudgetGates):
-            nn.init.zeros_(module.scores)
-
-
-class BBAEncoder(BBAPreTrainedModel):
+class Encoder(nn.Module):
     """Embeddings and layers; the pooled output is a tanh layer over the first token, as in BERT."""
 
     def __init__(self, config: BBAConfig) -> None:
-        super().__init__(config)
+        super().__init__()
+        self.config = config
+        self._build(config)
+
+    def _build(self, config: BBAConfig) -> None:
+        """Make the modules that a configuration names."""
         self.embeddings = Embeddings(config)
         sizes = zip(config.heads, config.ffn_widths, strict=True)
         self.layers = nn.ModuleList(Layer(config, len(kept), neurons) for kept, neurons in sizes)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.post_init()
 
     def forward(
         self,
@@ -277,17 +261,39 @@ def _by_layer(gates: Tensor | None, sizes: Sequence[int]) -> Sequence[Tensor | N
     return gates.split([size // unit for size in sizes])
 
 
-class BBAForSequenceClassification(BBAPreTrainedModel):
-    """The encoder, a linear classifier on its pooled output, and the gates that belong to them."""
+@dataclass
+class SequenceClassifierOutput(ModelOutput):
+    """What a classifier says of B texts; as transformers' class of this name, without the wait for its import."""
+
+    loss: Tensor | None = None
+    """Mean cross-entropy, where labels were given."""
+    logits: Tensor = None  # type: ignore[assignment]
+    """Shape (B, num_labels); always there: the default is transformers' way."""
+    attentions: tuple[Tensor | None, ...] | None = None
+    """Attention weights per layer, where they were asked for."""
+
+
+class SequenceClassifier(nn.Module):
+    """The encoder, a linear classifier on its pooled output, and the gates that belong to them.
+
+    For weights that are there already; `BBAForSequenceClassification` draws fresh ones.
+    """
+
+    config: BBAConfig
+    encoder_class = Encoder
 
     def __init__(self, config: BBAConfig) -> None:
-        super().__init__(config)
-        self.encoder = BBAEncoder(config)
+        super().__init__()
+        self.config = config
+        self._build(config)
+
+    def _build(self, config: BBAConfig) -> None:
+        """Make the modules that a configuration names."""
+        self.encoder = self.encoder_class(config)
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(config.hidden_size, len(config.labels))
         self.gates = BudgetGates(config.num_kept_heads, config.num_dense_heads)
         self.ffn_gates = BudgetGates(config.num_kept_blocks, config.num_dense_blocks) if config.ffn_block else None
-        self.post_init()
 
     def forward(
         self,
@@ -299,7 +305,7 @@ class BBAForSequenceClassification(BBAPreTrainedModel):
         ffn_gates: Tensor | None = None,
         output_attentions: bool = False,
     ) -> SequenceClassifierOutput:
-        """Classify token ids, shape (B, T); see `BBAEncoder.forward` for the arguments.
+        """Classify token ids, shape (B, T); see `Encoder.forward` for the arguments.
 
         Returns:
             Logits, shape (B, num_labels), attention weights per layer if asked for, and the mean cross-entropy

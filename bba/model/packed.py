@@ -1,6 +1,6 @@
 """Inference on packed tokens: a classifier as one plain function, without padding and without modules.
 
-It computes what `BBAForSequenceClassification` computes in evaluation mode with every gate open, in less time. The
+It computes what `SequenceClassifier` computes in evaluation mode with every gate open, in less time. The
 tokens of a batch stand below each other in one matrix, so that padding is never multiplied; and no chain of `nn.Module`
 calls surrounds the matrix products, which at one short text is a tenth of a pruned model's time.
 """
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bba.model.modeling import BBAForSequenceClassification, Layer
+from bba.model.modeling import Layer, SequenceClassifier
 
 _Affine = tuple[Tensor, Tensor]
 """Weight, shape (in, out), and bias, shape (out,), of a linear map."""
@@ -48,7 +48,7 @@ class PackedClassifier:
         model: dense or pruned; its gates play no part.
     """
 
-    def __init__(self, model: BBAForSequenceClassification) -> None:
+    def __init__(self, model: SequenceClassifier) -> None:
         embeddings = model.encoder.embeddings
         self.tokens = embeddings.tokens.weight.detach()
         self.positions = embeddings.positions.weight.detach()

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from bba.model import BBAConfig, BBAForSequenceClassification
+from bba.model import BBAConfig, SequenceClassifier
 from bba.pruning.cost import unit_flops
 
 Scores = tuple[list[Tensor], list[Tensor]]
 """For each layer the scores of its heads, shape (n,), and of its neurons, shape (F,): the greater, the longer kept."""
 
 
-def importance(model: BBAForSequenceClassification, batches: Iterable[dict[str, Tensor]]) -> Scores:
+def importance(model: SequenceClassifier, batches: Iterable[dict[str, Tensor]]) -> Scores:
     """Return the importance of every head and of every feed-forward neuron: the mean absolute gradient of its gate.
 
     Michel et al. 2019 (arXiv 1905.10650), eq. 2: the expectation over texts of |d loss(x) / d gate|, taken text by
@@ -56,7 +56,7 @@ def per_cost(scores: Scores, config: BBAConfig, power: float) -> Scores:
 
 
 @torch.no_grad()
-def magnitude(model: BBAForSequenceClassification) -> Scores:
+def magnitude(model: SequenceClassifier) -> Scores:
     """Return the l2 norm of all weights of every head and of every neuron: what can be said without any text."""
     weights = model.state_dict()
     heads, neurons = [], []
@@ -70,7 +70,7 @@ def magnitude(model: BBAForSequenceClassification) -> Scores:
     return heads, neurons
 
 
-def chance(model: BBAForSequenceClassification, seed: int) -> Scores:
+def chance(model: SequenceClassifier, seed: int) -> Scores:
     """Return random scores in [0, 1), to compare others with."""
     generator = torch.Generator().manual_seed(seed)
     heads = [torch.rand(len(kept), generator=generator) for kept in model.config.heads]
@@ -78,7 +78,7 @@ def chance(model: BBAForSequenceClassification, seed: int) -> Scores:
 
 
 @torch.no_grad()
-def set_order(model: BBAForSequenceClassification, scores: Scores) -> None:
+def set_order(model: SequenceClassifier, scores: Scores) -> None:
     """Let a model's gates open heads and feed-forward blocks in the order of `scores`, in place.
 
     Neurons are sorted first, as a block is made of neighbours; a block's score is the sum of theirs.
@@ -97,7 +97,7 @@ def _quantiles(scores: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def sort_neurons(model: BBAForSequenceClassification, neurons: Sequence[Tensor]) -> list[Tensor]:
+def sort_neurons(model: SequenceClassifier, neurons: Sequence[Tensor]) -> list[Tensor]:
     """Put every layer's feed-forward neurons in the order of their importance, which leaves the function as it is.
 
     Blocks are made of neighbours: without this, each would hold neurons that matter and neurons that do not.

@@ -4,12 +4,12 @@ import copy
 
 import torch
 
-from bba.model import BBAForSequenceClassification
+from bba.model import SequenceClassifier
 from bba.pruning.plan import Plan
 
 
 @torch.no_grad()
-def mask_heads(model: BBAForSequenceClassification, plan: Plan) -> BBAForSequenceClassification:
+def mask_heads(model: SequenceClassifier, plan: Plan) -> SequenceClassifier:
     """Return a copy of the same size whose closed heads add nothing: it computes what the pruned model computes.
 
     The gates of 0 and 1, which multiply the heads' outputs, are multiplied into the output projection's columns. Gates

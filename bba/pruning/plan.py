@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bba.errors import BudgetError
-from bba.model import BBAConfig, BBAForSequenceClassification, BudgetGates, check_budget, units_at
+from bba.model import BBAConfig, BudgetGates, SequenceClassifier, check_budget, units_at
 
 Kept = tuple[tuple[int, ...], ...]
 """Numbers of units in the dense model, ascending, one tuple a layer."""
@@ -57,7 +57,7 @@ def without_attention(config: BBAConfig) -> Plan:
     return Plan(((),) * config.num_hidden_layers, everything(config).blocks)
 
 
-def plan_at(model: BBAForSequenceClassification, budget: float, ffn_budget: float = 1.0) -> Plan:
+def plan_at(model: SequenceClassifier, budget: float, ffn_budget: float = 1.0) -> Plan:
     """Return the plan of a model's own gates at a head budget and an FFN budget.
 
     An FFN budget of 1 keeps all blocks that are there, also those of a pruned model.

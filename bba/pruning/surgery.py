@@ -2,13 +2,17 @@
 
 import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from bba.errors import BudgetError
-from bba.model import BBAConfig, BBAForSequenceClassification
+from bba.model import BBAConfig, SequenceClassifier
+from bba.model.blank import blank
 from bba.pruning.plan import Plan, plan_at, positions
+
+_Model = TypeVar("_Model", bound=SequenceClassifier)
 
 
 def pruned_config(config: BBAConfig, plan: Plan) -> BBAConfig:
@@ -40,7 +44,7 @@ def _columns(present: Sequence[int], kept: Sequence[int], size: int) -> Tensor:
     return (places[:, None] * size + torch.arange(size)).flatten()
 
 
-def prune(model: BBAForSequenceClassification, plan: Plan, share: bool = False) -> BBAForSequenceClassification:
+def prune(model: _Model, plan: Plan, share: bool = False) -> _Model:
     """Return a new model without the heads and blocks that the plan drops: rows and columns are gone, not masked.
 
     It computes what `model` computes with gates of 1 on what is kept and 0 on the rest.
@@ -51,8 +55,7 @@ def prune(model: BBAForSequenceClassification, plan: Plan, share: bool = False) 
         share: leave what is not cut, such as the embeddings, in `model`'s memory; for models that are only read.
     """
     config = model.config
-    with torch.device("meta"):  # No memory and no random numbers for weights that are replaced at once.
-        smaller = BBAForSequenceClassification(pruned_config(config, plan))
+    smaller = blank(type(model), pruned_config(config, plan))
     weights = {name: tensor if share else tensor.clone() for name, tensor in model.state_dict().items()}
     for layer, (heads, blocks) in enumerate(zip(config.heads, config.blocks, strict=True)):
         prefix = f"encoder.layers.{layer}"
@@ -91,8 +94,6 @@ def _cut_scores(
     weights[name] = weights[name][torch.tensor(stays, dtype=torch.bool)]
 
 
-def prune_to(
-    model: BBAForSequenceClassification, budget: float, ffn_budget: float = 1.0
-) -> BBAForSequenceClassification:
+def prune_to(model: _Model, budget: float, ffn_budget: float = 1.0) -> _Model:
     """Return the model that a head budget and an FFN budget leave; see `plan_at` for the errors."""
     return prune(model, plan_at(model, budget, ffn_budget))

@@ -19,9 +19,10 @@ from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedToke
 from bba.data.texts import Split
 from bba.errors import TrainingError
 from bba.model import BBAForSequenceClassification, Setting
-from bba.model.inference import logits_of, pad
+from bba.model.inference import pad
 from bba.pruning.importance import importance, per_cost, set_order
 from bba.settings import TrainSettings
+from bba.training.processes import join, share_of, shared_logits
 from bba.training.trainer import BudgetTrainer, Clock, Stage
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase) -> Dataset:
 
 def with_teacher(dataset: Dataset, teacher: BBAForSequenceClassification) -> Dataset:
     """Add the dense model's logits for each text: computed once, as the texts do not change."""
-    logits = logits_of(teacher.eval(), dataset["input_ids"])
+    logits = shared_logits(teacher.eval(), dataset["input_ids"][:])
     return dataset.add_column("teacher_logits", logits.tolist())
 
 
@@ -96,7 +97,7 @@ def stage_arguments(stage: Stage, settings: TrainSettings, folder: Path, texts: 
         output_dir=str(folder),
         max_steps=steps,
         learning_rate=getattr(settings, stage).learning_rate,
-        per_device_train_batch_size=settings.batch_size,
+        per_device_train_batch_size=share_of(settings.batch_size),
         per_device_eval_batch_size=128,
         warmup_steps=min(100, math.ceil(steps / 10)),
         lr_scheduler_type="linear",
@@ -116,6 +117,7 @@ def stage_arguments(stage: Stage, settings: TrainSettings, folder: Path, texts: 
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_pin_memory=False,
+        ddp_find_unused_parameters=True,  # At a small budget whole layers are closed.
         restore_callback_states_from_checkpoint=True,
     )
 
@@ -181,9 +183,11 @@ def train_to_the_end(trainer: BudgetTrainer, stage: str, folder: Path) -> None:
             trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
         finally:
             trainer.progress.close()
-        trainer.classifier.save_pretrained(folder / "writing")
-        (folder / "writing" / SECONDS).write_text(f"{trainer.callback(Clock).seconds:.1f}", encoding="utf-8")
-        (folder / "writing").rename(folder / "done")
+        if trainer.is_world_process_zero():
+            trainer.classifier.save_pretrained(folder / "writing")
+            (folder / "writing" / SECONDS).write_text(f"{trainer.callback(Clock).seconds:.1f}", encoding="utf-8")
+            (folder / "writing").rename(folder / "done")
+        join().wait_for_everyone()
 
 
 @contextmanager

@@ -71,7 +71,13 @@ class ProgressBar(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Draw the bar, at the step where a resumed run goes on."""
-        self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc=f"{self.stage} stage", file=sys.stderr)
+        self.bar = tqdm(
+            total=state.max_steps,
+            initial=state.global_step,
+            desc=f"{self.stage} stage",
+            file=sys.stderr,
+            disable=not state.is_world_process_zero,
+        )
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar."""
@@ -141,7 +147,7 @@ class BudgetTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]  # type: ignore[index]
-        return LengthGrouped(lengths, self.args.train_batch_size, self.settings.seed)
+        return LengthGrouped(lengths, self.settings.batch_size, self.settings.seed)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Make AdamW with the gates' scores as a group of their own: they live on another scale than the weights."""

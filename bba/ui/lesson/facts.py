@@ -12,7 +12,7 @@ from bba.data import synthetic
 from bba.measure.latency import LatencySettings, alone, cpu_name, interquartile_range, time_in_turn, usual_length
 from bba.measure.metrics import wilson
 from bba.measure.report import Latency, LatencyRow
-from bba.model import BBAForSequenceClassification
+from bba.model import SequenceClassifier
 from bba.model.inference import logits_of
 from bba.model.packed import PackedClassifier
 from bba.pruning.cost import predicted_speedup
@@ -37,7 +37,7 @@ class Facts:
     choice: Choice
 
     @property
-    def model(self) -> BBAForSequenceClassification:
+    def model(self) -> SequenceClassifier:
         """The model as it was trained, with all its heads."""
         return self.choice.classifier.checkpoint.model
 
@@ -150,7 +150,7 @@ def _timing(_choice: Choice, folder: Path, stamp: int, budget: float) -> Timing:
 
 
 def _row(
-    model: BBAForSequenceClassification, whole: BBAForSequenceClassification, times: np.ndarray, place: int, length: int
+    model: SequenceClassifier, whole: SequenceClassifier, times: np.ndarray, place: int, length: int
 ) -> LatencyRow:
     return LatencyRow(
         budget=model.config.num_kept_heads / model.config.num_dense_heads,
