@@ -147,7 +147,7 @@ def test_the_slider_closes_heads_and_moves_the_figures(visit):
     expect(head_map(page)).to_contain_text("Budget 0.45:")
     settled(page)
     assert figures(page) != before
-    assert "asked 0.45" in figures(page)
+    assert "14 of 32 heads" in figures(page)
     assert re.search(r"\d ms", figures(page))
     assert "live" in figures(page)
     expect(page).to_have_url(re.compile(r"budget=0\.45"))
