@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from test_browser import SCREENSHOTS, SECONDS, chromium, expect, server, settled, visit
+from test_browser import SCREENSHOTS, SECONDS, chromium, expect, faults, server, settled, visit
 from test_methods import row
 
 from bba.measure.results import OURS, write_results
@@ -63,6 +63,7 @@ def test_the_lesson_is_walked_by_keyboard_and_every_step_fits(visit, width, sche
         expect(page.get_by_text("Traceback")).to_have_count(0)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.screenshot(path=SCREENSHOTS / f"lesson-{number}-{width}-{scheme}.png", full_page=True)
+        assert faults(page) == []
         if number < len(STEPS):
             press(page, "Next")
     expect(page.get_by_role("button", name="Next", exact=True)).to_be_disabled()
