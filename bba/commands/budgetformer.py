@@ -121,11 +121,7 @@ def _report(
     )
     timed = list(encoded["validation"][0][:TIMED_TEXTS])
     return BudgetFormerReport(
-        task=texts.task,
-        labels=list(texts.label_names),
-        source=texts.source,
-        licence=texts.licence,
-        counts={"train": len(texts.train), "validation": len(texts.validation), "test": len(texts.test)},
+        **texts.origin(),
         seed=recipe["training"]["seed"],
         recipe=recipe,
         target=recipe["target"],

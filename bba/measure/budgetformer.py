@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import numpy as np
 
 from bba.measure.budgetformer_report import ChosenRow, Group, TimingRow
 from bba.measure.latency import LatencySettings, alone, interquartile_range, time_in_turn
 from bba.measure.memory import peak_bytes
-from bba.measure.metrics import score_answers
+from bba.measure.metrics import quality_of
 from bba.model import BBAForSequenceClassification, BudgetFormerConfig, BudgetFormerForSequenceClassification
 from bba.model.budgetformer_inference import Chosen, choose_and_classify
 from bba.model.inference import logits_of
@@ -40,16 +41,11 @@ def score_chosen(
     config: BudgetFormerConfig, chosen: Chosen, rows: Sequence[Sequence[int]], labels: Sequence[int]
 ) -> ChosenRow:
     """Score what a BudgetFormer said of a split's token lists, and tell which texts got how many heads."""
-    answers = score_answers(config, chosen.logits.argmax(dim=1).numpy(), labels)
     counts, lengths = chosen.counts, np.array([len(row) for row in rows])
     heads, truth = counts.sum(dim=1).numpy(), np.asarray(labels)
     total = config.num_dense_heads
     return ChosenRow(
-        accuracy=answers.accuracy,
-        accuracy_low=answers.accuracy_low,
-        accuracy_high=answers.accuracy_high,
-        macro_f1=answers.macro_f1,
-        recall=answers.recall,
+        **asdict(quality_of(chosen.logits.argmax(dim=1).numpy(), labels, len(config.labels))),
         budget=float(chosen.budgets.mean()),
         heads=float(heads.mean()),
         cost=float(heads.mean() / total),
