@@ -7,6 +7,7 @@ it. The form of the policy, of the noise and of the soft gates is this package's
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -172,8 +173,19 @@ class HeadPolicy(nn.Module):
         self.budget = nn.Linear(config.policy_size, 1)
         self.relevance = nn.Linear(config.policy_size, config.heads_per_layer)
 
-    def start(self, budget: float, relevance: Tensor) -> None:
-        """Give every text this budget and this relevance of heads, shape (H,), but for what fresh weights add."""
+    def start(self, budget: float, relevance: Tensor, means: Tensor) -> None:
+        """Give every text about this budget and relevance, and make texts look different to the inner layer.
+
+        Mean hidden states of texts are much alike: with plain fresh weights the inner layer says nearly the same of all
+        texts, and all that the policy learns is one budget for all of them.
+
+        Args:
+            budget: in (0, 1).
+            relevance: logits, shape (H,).
+            means: mean hidden states of texts, from `masked_mean`, shape (N, C); N is at least 2.
+        """
+        self.inner.weight /= self.inner(means).std(dim=0)[:, None].clamp_min(1e-6)
+        self.inner.bias -= self.inner(means).mean(dim=0)
         self.budget.bias.fill_(math.log(budget / (1 - budget)))
         self.relevance.bias.copy_(relevance)
 
@@ -283,8 +295,15 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
         return BudgetFormerOutput(None if labels is None else F.cross_entropy(logits, labels), logits, *stacked)
 
     @classmethod
-    def from_dense(cls, dense: BBAForSequenceClassification) -> "BudgetFormerForSequenceClassification":
+    def from_dense(
+        cls, dense: BBAForSequenceClassification, input_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> "BudgetFormerForSequenceClassification":
         """Return a BudgetFormer that starts as a dense model does: nearly all heads, in the order of its gates.
+
+        Args:
+            dense: stays as it is.
+            input_ids: texts that show the policies how texts differ, shape (B, T); B is at least 2.
+            attention_mask: 1 for tokens, 0 for padding, shape (B, T).
 
         Raises:
             ValueError: heads are gone, or layers have different numbers of them.
@@ -293,11 +312,17 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
         model = cls(BudgetFormerConfig.from_dict({**dense.config.to_dict(), **own}))
         model.encoder.load_state_dict(dense.encoder.state_dict())
         model.classifier.load_state_dict(dense.classifier.state_dict())
-        orders = dense.gates.scores.detach().split(model.config.heads_per_layer)
-        with torch.no_grad():
-            for policy, order in zip(model.policies, orders, strict=True):
-                policy.start(WIDE, order)  # type: ignore[operator]
+        model.eval()._start_policies(dense.gates.scores.split(model.config.heads_per_layer), input_ids, attention_mask)
         return model.train(dense.training)
+
+    @torch.no_grad()
+    def _start_policies(self, orders: Sequence[Tensor], input_ids: Tensor, attention_mask: Tensor | None) -> None:
+        """Start the policies of all layers, with the hidden states that texts have while all heads are open."""
+        hidden = self.encoder.embeddings(input_ids, None)
+        mask = None if attention_mask is None else attention_mask[:, None, None, :].bool()
+        for policy, layer, order in zip(self.policies, self.encoder.layers, orders, strict=True):
+            policy.start(WIDE, order, masked_mean(hidden, attention_mask))
+            hidden, _ = layer(hidden, mask, (torch.ones(len(hidden), len(order)), None), False, False)
 
 
 def _gates(budgets: Tensor, relevance: Tensor, exploration: Exploration | None) -> Tensor:

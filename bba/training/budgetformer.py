@@ -11,6 +11,7 @@ from transformers.trainer_callback import ExportableState
 
 from bba.model import BBAForSequenceClassification, BudgetFormerForSequenceClassification, check_budget
 from bba.model.budgetformer import BudgetFormerOutput, Exploration, heads_at
+from bba.model.inference import pad
 from bba.settings import TrainSettings
 from bba.training.stages import initialise_gates, stage_arguments, train_to_the_end
 from bba.training.trainer import BudgetTrainer
@@ -22,6 +23,8 @@ COST_WEIGHT = 20.0
 MEMORY = 0.95
 """How much of the running mean share of heads stays from one batch to the next. A batch holds texts of like length, so
 that one batch's mean must be free to differ from the target."""
+STARTING_TEXTS = 256
+"""Training texts that show fresh policies how texts differ."""
 NAMES: dict[Literal["soft", "hard"], str] = {"soft": "exploration", "hard": "exploitation"}
 """What the stages of `TrainSettings` are here."""
 
@@ -130,7 +133,8 @@ def train_policies(
     """
     check_budget(target)
     initialise_gates(dense, taught[1])
-    model = BudgetFormerForSequenceClassification.from_dense(dense)
+    start = pad(taught[0]["input_ids"][:STARTING_TEXTS], dense.config.pad_token_id)
+    model = BudgetFormerForSequenceClassification.from_dense(dense, *start)
     model.encoder.embeddings.requires_grad_(not settings.freeze_embeddings)
     for number, stage in enumerate(NAMES, start=2):
         model = _run(stage, model, tokenizer, taught[0], settings, target, folder / f"{number}-{NAMES[stage]}")
