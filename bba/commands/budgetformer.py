@@ -106,10 +106,11 @@ def _report(
     """Measure a finished model on validation and, once, on test; then wall time and memory."""
     import torch
 
-    from bba.measure.budgetformer import ROUNDS, TIMED_TEXTS, measure_timings, score_chosen
+    from bba.measure.budgetformer import measure_timings, score_chosen
     from bba.measure.budgetformer_report import BudgetFormerReport
     from bba.measure.latency import cpu_name
     from bba.measure.metrics import score
+    from bba.measure.walltime import ROUNDS, TIMED_TEXTS
     from bba.model.budgetformer_inference import choose_and_classify
     from bba.training.stages import encode, training_seconds
 
