@@ -4,6 +4,10 @@
 text and predicts a budget and how relevant each head is; the most relevant ones are used. Training explores with noise
 and soft gates and then exploits with the greedy choice. At prediction a head is computed for those texts only that use
 it. The form of the policy, of the noise and of the soft gates is this package's.
+
+What keeps budgets from becoming one number for all texts: a policy starts at the target, reads features that are
+standardised over texts, and does not move the hidden states. Otherwise the cost term, which pushes all texts alike,
+drives the policy's inner layer to its ends, where no difference between texts is left.
 """
 
 import math
@@ -19,9 +23,6 @@ from transformers.utils.generic import ModelOutput
 
 from bba.model.configuration import BBAConfig
 from bba.model.modeling import BBAEncoder, BBAForSequenceClassification, BBAPreTrainedModel, SelfAttention
-
-WIDE = 0.9
-"""The budget that an untrained policy gives every text: exploration starts wide."""
 
 
 @strict
@@ -197,7 +198,8 @@ class HeadPolicy(nn.Module):
             attention_mask: 1 for tokens, 0 for padding, shape (B, T); None where there is no padding.
             noise: size of the Gumbel noise on relevance and of the logistic noise on the budget's logit.
         """
-        inner = torch.tanh(self.inner(masked_mean(hidden, attention_mask)))
+        means = masked_mean(hidden.detach(), attention_mask)  # Or the cost term would move hidden states of all texts.
+        inner = torch.tanh(self.inner(means))
         budget, relevance = self.budget(inner).squeeze(1), self.relevance(inner)
         if noise > 0:
             budget = budget + noise * (_gumbel_like(budget) - _gumbel_like(budget))
@@ -296,12 +298,17 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
 
     @classmethod
     def from_dense(
-        cls, dense: BBAForSequenceClassification, input_ids: Tensor, attention_mask: Tensor | None = None
+        cls,
+        dense: BBAForSequenceClassification,
+        share: float,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
     ) -> "BudgetFormerForSequenceClassification":
-        """Return a BudgetFormer that starts as a dense model does: nearly all heads, in the order of its gates.
+        """Return a BudgetFormer with the weights of a dense model and policies that prefer heads in its gates' order.
 
         Args:
             dense: stays as it is.
+            share: about the share of the heads that texts get in each layer, above 0 and up to 1.
             input_ids: texts that show the policies how texts differ, shape (B, T); B is at least 2.
             attention_mask: 1 for tokens, 0 for padding, shape (B, T).
 
@@ -312,16 +319,20 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
         model = cls(BudgetFormerConfig.from_dict({**dense.config.to_dict(), **own}))
         model.encoder.load_state_dict(dense.encoder.state_dict())
         model.classifier.load_state_dict(dense.classifier.state_dict())
-        model.eval()._start_policies(dense.gates.scores.split(model.config.heads_per_layer), input_ids, attention_mask)
+        total = model.config.heads_per_layer
+        budget = (max(1.0, share * total) - 0.5) / total  # Rounded up, on average, it is that share.
+        model.eval()._start_policies(budget, dense.gates.scores.split(total), input_ids, attention_mask)
         return model.train(dense.training)
 
     @torch.no_grad()
-    def _start_policies(self, orders: Sequence[Tensor], input_ids: Tensor, attention_mask: Tensor | None) -> None:
+    def _start_policies(
+        self, budget: float, orders: Sequence[Tensor], input_ids: Tensor, attention_mask: Tensor | None
+    ) -> None:
         """Start the policies of all layers, with the hidden states that texts have while all heads are open."""
         hidden = self.encoder.embeddings(input_ids, None)
         mask = None if attention_mask is None else attention_mask[:, None, None, :].bool()
         for policy, layer, order in zip(self.policies, self.encoder.layers, orders, strict=True):
-            policy.start(WIDE, order, masked_mean(hidden, attention_mask))
+            policy.start(budget, order, masked_mean(hidden, attention_mask))  # type: ignore[operator]
             hidden, _ = layer(hidden, mask, (torch.ones(len(hidden), len(order)), None), False, False)
 
 

@@ -21,6 +21,7 @@ from bba.measure.walltime import BATCHES, TIMED_TEXTS, Rows, Run, time_over_text
 from bba.model import Setting
 from bba.model.budgetformer_inference import choose_and_classify
 from bba.model.inference import logits_of
+from bba.model.modeling import BBAPreTrainedModel
 from bba.pruning.cost import flops, parameters
 from bba.training.baselines import Contestants
 from bba.training.per_text import Spent, spent_by_budgetformer
@@ -128,13 +129,14 @@ def _score_per_text(
     contestants: Contestants, entry: Entry, data: tuple[Dataset, Dataset]
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Return test answers and values of a method that spends on each text what it needs."""
+    model: BBAPreTrainedModel
     spend: Callable[[Rows, int], Spent]
     if entry.method == "routed":
         router = contestants.routed(entry.setting)
         model, spend = router.model, router.spent
     else:
-        model = contestants.budgetformer(entry.setting)
-        spend = partial(spent_by_budgetformer, model)
+        model = former = contestants.budgetformer(entry.setting)
+        spend = partial(spent_by_budgetformer, former)
     config = model.config
     validation, test = (spend(split["input_ids"], usual_length(config)) for split in data)
     quality = asdict(quality_of(test.answers, data[1]["labels"], len(config.labels)))
