@@ -11,7 +11,7 @@ from bba.measure.budgetformer import encoder_share_of
 from bba.measure.budgetformer_card import budgetformer_card
 from bba.measure.budgetformer_report import BudgetFormerReport
 from bba.model.budgetformer_inference import Chosen, choose_and_classify
-from bba.predict import Encoded, check_texts, encode
+from bba.predict import Classifier, Encoded, check_texts
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,8 @@ class ChosenPrediction:
         return self.probabilities[self.label]
 
 
-class BudgetFormerClassifier:
-    """A text classifier that chooses for each text how many heads it uses, and which.
-
-    Args:
-        checkpoint: model, tokenizer and report.
-        name: what it is called in cards and messages.
-    """
-
-    def __init__(self, checkpoint: BudgetFormerCheckpoint, name: str) -> None:
-        self.checkpoint = checkpoint
-        self.name = name
+class BudgetFormerClassifier(Classifier[BudgetFormerCheckpoint]):
+    """A text classifier that chooses for each text how many heads it uses, and which."""
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "BudgetFormerClassifier":
@@ -69,11 +60,6 @@ class BudgetFormerClassifier:
         """
         folder = Path(folder)
         return cls(checkpoints.load_budgetformer(folder), folder.resolve().name)
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of the classes."""
-        return self.checkpoint.model.config.labels
 
     @property
     def report(self) -> BudgetFormerReport | None:
@@ -93,8 +79,7 @@ class BudgetFormerClassifier:
         check_texts(texts)
         if batch_size < 1:
             raise DataError(f"The batch_size is {batch_size}: give at least 1.")
-        config = self.checkpoint.model.config
-        encoded = encode(self.checkpoint.tokenizer, texts, config.max_position_embeddings)
+        encoded = self.encode(texts)
         chosen = choose_and_classify(self.checkpoint.model, [one.ids for one in encoded], batch_size)
         return [self._prediction(place, text, encoded[place], chosen) for place, text in enumerate(texts)]
 

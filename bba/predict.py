@@ -4,14 +4,14 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bba import checkpoints
 from bba.backends import TORCH, Runner, Variants, check_backend
-from bba.checkpoints import Checkpoint
+from bba.checkpoints import BudgetFormerCheckpoint, Checkpoint
 from bba.errors import BudgetError, CheckpointError, DataError
 from bba.measure.card import model_card
 from bba.measure.ladder import Ladder, Rung
@@ -110,17 +110,36 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length:
     return encoded
 
 
-class BudgetedClassifier:
-    """A text classifier whose cost is a dial: one checkpoint, any head budget in (0, 1], and any FFN budget.
+_Checkpoint = TypeVar("_Checkpoint", Checkpoint, BudgetFormerCheckpoint)
+
+
+class Classifier(Generic[_Checkpoint]):
+    """What every kind of classifier is: a checkpoint with a name.
 
     Args:
         checkpoint: model, tokenizer and report.
         name: what it is called in cards and messages.
     """
 
-    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, checkpoint: _Checkpoint, name: str) -> None:
+        self.checkpoint: _Checkpoint = checkpoint
         self.name = name
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the classes."""
+        return self.checkpoint.model.config.labels
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """Return texts as the model reads them; see `encode`."""
+        return encode(self.checkpoint.tokenizer, texts, self.checkpoint.model.config.max_position_embeddings)
+
+
+class BudgetedClassifier(Classifier[Checkpoint]):
+    """A text classifier whose cost is a dial: one checkpoint, any head budget in (0, 1], and any FFN budget."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
+        super().__init__(checkpoint, name)
         self.backend = TORCH
         """What `predict` runs on; see `on`."""
         self.variants = Variants(checkpoint.model)
@@ -135,11 +154,6 @@ class BudgetedClassifier:
         """
         folder = Path(folder)
         return cls(checkpoints.load(folder), folder.resolve().name)
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of the classes."""
-        return self.checkpoint.model.config.labels
 
     @property
     def largest_budget(self) -> float:
@@ -208,10 +222,6 @@ class BudgetedClassifier:
 
     def _plan(self, budget: float | None, ffn_budget: float) -> Plan:
         return plan_at(self.checkpoint.model, self.largest_budget if budget is None else budget, ffn_budget)
-
-    def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Return texts as the model reads them; see `encode`."""
-        return encode(self.checkpoint.tokenizer, texts, self.checkpoint.model.config.max_position_embeddings)
 
     def ladder(self, target_cost: float | None = None, target_accuracy: float | None = None) -> Ladder:
         """Return the budgets that texts climb with budget "auto", chosen on validation when it was trained.

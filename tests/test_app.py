@@ -382,7 +382,8 @@ def test_every_chart_has_titles_and_a_share_runs_from_0_to_1(report):
 
 
 def budget_row(accuracy, low, high, heads=6):
-    return BudgetRow(heads / 12, 1.0, heads, 0, heads / 12, 0.7, accuracy, low, high, accuracy, [])
+    quality = {"accuracy": accuracy, "accuracy_low": low, "accuracy_high": high, "macro_f1": accuracy, "recall": []}
+    return BudgetRow(heads / 12, 1.0, heads, 0, heads / 12, 0.7, **quality)
 
 
 def test_a_difference_is_claimed_only_where_the_intervals_are_apart():

@@ -19,7 +19,7 @@ from bba.commands import budgetformer as command
 from bba.data import sources
 from bba.data.synthetic import PEOPLE, synthetic_split
 from bba.errors import BudgetError, CheckpointError, DataError
-from bba.measure import budgetformer as measuring
+from bba.measure import walltime
 from bba.measure.budgetformer import encoder_share_of, score_chosen
 from bba.measure.memory import peak_bytes
 from bba.model import BBAConfig, BudgetFormerConfig, BudgetFormerForSequenceClassification
@@ -41,15 +41,15 @@ SETTINGS = replace(test_training.SETTINGS, soft=StageSettings(2, 1e-3), hard=Sta
 
 
 @pytest.fixture(scope="module")
-def former(model):
+def former(model, rows):
     """Return a BudgetFormer whose 3 layers give different texts different heads. Do not change it."""
     torch.manual_seed(5)
-    former = BudgetFormerForSequenceClassification.from_dense(model)
+    former = BudgetFormerForSequenceClassification.from_dense(model, 0.5, *pad(rows, model.config.pad_token_id))
     with torch.no_grad():
         for policy in former.policies:
             policy.budget.bias.zero_()
-            for linear in (policy.inner, policy.budget, policy.relevance):
-                linear.weight.normal_(std=0.7)
+            for linear in (policy.budget, policy.relevance):
+                linear.weight.normal_(std=0.3)
     round_to_half(former)
     return former.eval()
 
@@ -116,7 +116,7 @@ def test_a_margin_is_the_distance_to_another_choice():
 
 
 def test_with_all_heads_it_is_the_dense_model(model, rows):
-    former = BudgetFormerForSequenceClassification.from_dense(model)
+    former = BudgetFormerForSequenceClassification.from_dense(model, 0.5, *pad(rows, model.config.pad_token_id))
     with torch.no_grad():
         for policy in former.policies:
             policy.budget.bias.fill_(20.0)
@@ -125,16 +125,33 @@ def test_with_all_heads_it_is_the_dense_model(model, rows):
     torch.testing.assert_close(chosen.logits, logits_of(model, rows), atol=1e-5, rtol=0)
 
 
-def test_it_starts_wide_and_in_the_order_of_the_dense_models_gates(model):
-    former = BudgetFormerForSequenceClassification.from_dense(model)
-    output = former(torch.ones(1, 5, dtype=torch.long))
-    assert output.budgets.min() > 0.8
+def test_it_starts_at_a_share_and_in_the_order_of_the_dense_models_gates(model, rows):
+    ids = pad(rows, model.config.pad_token_id)
+    for share, heads in ((0.1, 1), (0.5, 2), (1.0, 4)):
+        output = BudgetFormerForSequenceClassification.from_dense(model, share, *ids)(*ids)
+        assert (output.gates.sum(dim=2) == heads).double().mean() > 0.8
     scores = model.gates.scores.view(3, 4)
-    assert torch.equal(output.relevance[0].argsort(dim=1), scores.argsort(dim=1))
+    assert torch.equal(output.relevance.mean(dim=0).argsort(dim=1), scores.argsort(dim=1))
+
+
+def test_texts_look_different_to_fresh_policies(model, rows):
+    """Else all that they could learn would be the same for all texts."""
+    ids = pad(rows, model.config.pad_token_id)
+    former, seen = BudgetFormerForSequenceClassification.from_dense(model, 0.5, *ids), []
+    for policy in former.policies:
+        policy.inner.register_forward_hook(lambda _, read, made: seen.append(made))
+    with torch.no_grad():
+        for policy in former.policies:
+            policy.budget.bias.fill_(20.0)  # All heads open, as when the policies were started.
+    former(*ids)
+    assert len(seen) == 3
+    for made in seen:
+        torch.testing.assert_close(made.mean(dim=0), torch.zeros(32), atol=1e-4, rtol=0)
+        torch.testing.assert_close(made.std(dim=0), torch.ones(32), atol=1e-3, rtol=0)
 
 
 def test_a_dense_model_with_an_ffn_dial_gives_one_without(two_dials, rows):
-    former = BudgetFormerForSequenceClassification.from_dense(two_dials).eval()
+    former = BudgetFormerForSequenceClassification.from_dense(two_dials, 0.5, *pad(rows, two_dials.config.pad_token_id))
     assert former.config.ffn_block == 0
     assert choose_and_classify(former, rows).logits.isfinite().all()
 
@@ -181,6 +198,14 @@ def test_exploration_is_noisy_and_greedy_choice_is_not(former, rows):
     assert set(hard.gates.detach().round(decimals=4).flatten().tolist()) == {0.0, 1.0}
     hard.logits.sum().backward()
     assert all(policy.budget.weight.grad.abs().sum() > 0 for policy in training.policies)
+
+
+def test_cost_moves_policies_and_no_hidden_states(former, rows):
+    """Else the cost term would make texts alike to the policies."""
+    training = copy.deepcopy(former).train()
+    training(*pad(rows[:4], former.config.pad_token_id)).budgets[:, 0].sum().backward()
+    assert training.policies[0].inner.weight.grad.abs().sum() > 0
+    assert training.encoder.embeddings.tokens.weight.grad is None
 
 
 # Company changes nothing
@@ -374,8 +399,8 @@ def trained(tmp_path_factory):
     root = tmp_path_factory.mktemp("command")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "synthetic_data", small_data)
-        patch.setattr(measuring, "ROUNDS", 2)
-        patch.setattr(measuring, "TIMED_TEXTS", 8)
+        patch.setattr(walltime, "ROUNDS", 2)
+        patch.setattr(walltime, "TIMED_TEXTS", 8)
         result = command.budgetformer("synthetic", root / "mine", 0.5, model=MODEL, training=SETTINGS, limit=100)
     return root / "mine", result
 

@@ -17,7 +17,8 @@ def latency():
 
 @pytest.fixture
 def scored():
-    return [BudgetRow(*setting, 6, 0, 0.5, 0.5, value, 0, 1, value, []) for setting, value in ACCURACIES.items()]
+    rest = {"accuracy_low": 0, "accuracy_high": 1, "macro_f1": 0.5, "recall": []}
+    return [BudgetRow(*setting, 6, 0, 0.5, 0.5, accuracy=value, **rest) for setting, value in ACCURACIES.items()]
 
 
 def test_only_what_was_timed_and_scored_can_be_chosen(latency, scored):

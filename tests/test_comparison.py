@@ -7,11 +7,13 @@ import torch
 
 from bba.commands.compare import compare as run_comparison
 from bba.data import sources
-from bba.data.synthetic import PEOPLE, synthetic_split
+from bba.data.synthetic import PEOPLE, synthetic_split, synthetic_tokenizer
 from bba.data.texts import TextData
 from bba.errors import BBAError, DataError, TrainingError
+from bba.measure import walltime
 from bba.measure.results import (
     METHODS,
+    PER_TEXT,
     ResultRow,
     best_specialists,
     check_methods,
@@ -23,10 +25,14 @@ from bba.measure.results import (
 )
 from bba.measure.results_page import results_page
 from bba.model import Setting
+from bba.pruning.cost import flops
 from bba.pruning.importance import chance, magnitude, set_order
 from bba.pruning.plan import plan_at
 from bba.settings import ModelSettings, StageSettings, TrainSettings
-from bba.training.baselines import even_plan
+from bba.training import comparison
+from bba.training.baselines import Contestants, even_plan
+from bba.training.runs import work_folder
+from bba.training.stages import encode
 from bba.training.trainer import BudgetTrainer
 
 MODEL = ModelSettings(hidden_size=32, layers=2, heads=4, ffn_size=128, max_length=32, dropout=0.1)
@@ -52,6 +58,8 @@ def compare(out, **options):
     defaults = {"budgets": BUDGETS, "seeds": "0", "limit": 80, "model": MODEL, "training": TRAINING}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "synthetic_data", small_data)
+        patch.setattr(walltime, "ROUNDS", 2)
+        patch.setattr(comparison, "TIMED_TEXTS", 8)
         return run_comparison("synthetic", out, **{**defaults, **options})
 
 
@@ -71,7 +79,9 @@ def test_every_method_is_there_at_every_setting_cut_to_the_same_size(compared):
     settings = {(0.5, 1.0): (4, 4), (0.5, 0.5): (4, 2)}
     for (budget, ffn_budget), (heads, blocks) in settings.items():
         rows = frame[(frame["budget"] == budget) & (frame["ffn_budget"] == ffn_budget)]
-        assert sorted(rows["method"]) == sorted(set(METHODS) - {"dense", "int8"})
+        absent = {"dense", "int8"} if ffn_budget == 1 else {"dense", "int8", "budgetformer"}
+        assert sorted(rows["method"]) == sorted(set(METHODS) - absent)
+        rows = rows[~rows["method"].isin(PER_TEXT)]
         assert set(rows["heads"]) == {heads}
         assert set(rows["blocks"]) == {blocks}
     whole = frame[frame["budget"] == 1]
@@ -87,6 +97,32 @@ def test_all_see_as_many_examples_but_those_that_recover(compared):
     assert set(frame["training_texts"]) == {80}
 
 
+def test_what_chooses_for_each_text_is_timed_on_real_texts_alone(compared):
+    frame = read_results(compared)
+    chosen = frame["method"].isin(PER_TEXT)
+    assert chosen.sum() == 3
+    assert frame[chosen][["median_ms", "iqr_ms", "speedup"]].isna().all(axis=None)
+    assert frame[~chosen][["median_ms", "iqr_ms", "speedup"]].notna().all(axis=None)
+    assert (frame[["wall_ms_1", "wall_ms_32"]] > 0).all(axis=None)
+    assert set(frame[frame["peak_bytes"].isna()]["method"]) == {"int8"}
+    assert frame[chosen]["heads"].between(1, 8).all()
+
+
+def test_routed_texts_cost_no_more_than_the_fixed_budget_on_validation(compared):
+    work = work_folder(compared) / "seed-0"
+    data = small_data(0)
+    tokenizer = synthetic_tokenizer()
+    train, validation = (encode(split, tokenizer) for split in (data.train.subset(80, 0), data.validation))
+    contestants = Contestants(lambda: (None, tokenizer), (train, validation), replace(TRAINING, ffn=True), work)
+    for setting in (Setting(0.5), Setting(0.5, 0.5), Setting(0.3, 0.2)):
+        climbed = contestants.routed(setting)(validation["input_ids"], 7)
+        fixed = contestants.model("budgeted", setting).config
+        lengths = [len(row) for row in validation["input_ids"]]
+        dense = contestants.model("dense", Setting(1.0)).config
+        spent = sum(cost * flops(dense, n).encoder for cost, n in zip(climbed.costs, lengths, strict=True))
+        assert spent <= sum(flops(fixed, n).encoder for n in lengths) * (1 + 1e-9)
+
+
 def test_a_model_is_compared_with_ours_text_by_text(compared):
     frame = read_results(compared)
     ours = frame[frame["method"] == "budgeted"].set_index(["budget", "ffn_budget"])["accuracy"]
@@ -99,7 +135,7 @@ def test_a_model_is_compared_with_ours_text_by_text(compared):
 def test_the_dense_model_is_what_all_times_are_compared_with(compared):
     frame = read_results(compared).set_index("method")
     assert frame.loc["dense", "speedup"] == 1.0
-    assert (frame["median_ms"] > 0).all()
+    assert (frame["median_ms"].dropna() > 0).all()
 
 
 def test_going_on_trains_nothing_twice_and_adds_a_seed(compared, monkeypatch, tmp_path):
@@ -218,7 +254,8 @@ def row(method, seed, accuracy, validation=0.5, **others):
         "encoder_cost": 0.8, "flops": 10, "parameters": 20, "test_texts": 100, "accuracy_low": 0.0,
         "accuracy_high": 1.0, "macro_f1": 0.5, "only_ours": 0, "only_this": 0, "training_texts": 30,
         "examples_seen": 90, "training_seconds": 60.0, "shared_seconds": 0.0, "median_ms": 2.0, "iqr_ms": 0.1,
-        "speedup": 1.2, "cpu": "a CPU", "threads": 1, "batch": 1, "length": 64, "rounds": 15,
+        "speedup": 1.2, "wall_ms_1": 2.0, "wall_ms_32": 40.0, "peak_bytes": 2e6,
+        "cpu": "a CPU", "threads": 1, "batch": 1, "length": 64, "rounds": 15,
     }  # fmt: skip
     ours = {"method": method, "seed": seed, "accuracy": accuracy, "validation_accuracy": validation}
     return ResultRow(**{**values, **ours, **others})
@@ -280,6 +317,8 @@ def test_the_page_is_written_with_the_results(compared):
     page = (compared.parents[1] / "RESULTS.md").read_text(encoding="utf-8")
     assert "## tiny\n" in page
     assert page.count("\n| **budgeted** |") == 3
+    assert page.count("| routed |") == 2 * 2 + 1 + 1  # Two settings in two tables each, its words, and its training.
+    assert "### A budget for each text" in page
 
 
 def test_no_results_and_damaged_results_are_one_sentence(tmp_path, compared):

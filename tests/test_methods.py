@@ -30,7 +30,8 @@ def row(method, budget, seed=0, right=900, **changes):
         validation_accuracy=right / TEXTS, test_texts=TEXTS, accuracy=right / TEXTS, accuracy_low=low,
         accuracy_high=high, macro_f1=right / TEXTS, only_ours=max(0, 900 - right), only_this=max(0, right - 900),
         training_texts=8_000, examples_seen=50_000, training_seconds=180.0, shared_seconds=60.0, median_ms=4 * budget,
-        iqr_ms=0.1, speedup=1 / budget, cpu="Test CPU", threads=1, batch=1, length=64, rounds=15,
+        iqr_ms=0.1, speedup=1 / budget, wall_ms_1=3 * budget, wall_ms_32=60 * budget, peak_bytes=2e6,
+        cpu="Test CPU", threads=1, batch=1, length=64, rounds=15,
     )  # fmt: skip
     return replace(values, **changes)
 
@@ -124,6 +125,18 @@ def test_all_methods_are_drawn_and_what_was_compared_is_told(results):
     ).replace(" 000", "\N{NARROW NO-BREAK SPACE}000") in words(at)
     assert "standard deviation over the seeds" in words(at)
     assert len(at.dataframe[0].value) == 4 + sum(others.values())
+
+
+def test_what_has_no_latency_is_told_and_drawn_against_other_costs(folder):
+    none = float("nan")
+    rows = [row(OURS, 0.5), row("dense", 1.0), row("routed", 0.5, median_ms=none, iqr_ms=none, speedup=none)]
+    write_results(folder / "news.csv", rows)
+    at = opened()
+    assert "routed" not in drawn(at)
+    assert "Not drawn: routed, whose time depends on the text" in words(at)
+    assert at.dataframe[0].value.set_index("method").loc["routed", "wall_ms_32"] == 30
+    assert "routed" not in set(opened(unbeaten="true").dataframe[0].value["method"])
+    assert drawn(opened(axis="parameters"))["routed"] == 1
 
 
 def test_filters_narrow_what_is_drawn_and_live_in_the_address(results):

@@ -106,10 +106,11 @@ def _report(
     """Measure a finished model on validation and, once, on test; then wall time and memory."""
     import torch
 
-    from bba.measure.budgetformer import ROUNDS, TIMED_TEXTS, measure_timings, score_chosen
+    from bba.measure.budgetformer import measure_timings, score_chosen
     from bba.measure.budgetformer_report import BudgetFormerReport
     from bba.measure.latency import cpu_name
     from bba.measure.metrics import score
+    from bba.measure.walltime import ROUNDS, TIMED_TEXTS
     from bba.model.budgetformer_inference import choose_and_classify
     from bba.training.stages import encode, training_seconds
 
@@ -121,11 +122,7 @@ def _report(
     )
     timed = list(encoded["validation"][0][:TIMED_TEXTS])
     return BudgetFormerReport(
-        task=texts.task,
-        labels=list(texts.label_names),
-        source=texts.source,
-        licence=texts.licence,
-        counts={"train": len(texts.train), "validation": len(texts.validation), "test": len(texts.test)},
+        **texts.origin(),
         seed=recipe["training"]["seed"],
         recipe=recipe,
         target=recipe["target"],

@@ -41,7 +41,8 @@ def compare(
         budgets: settings with commas between, each a head budget or a pair HEAD:FFN, such as 0.25,0.5,0.5:0.5.
         seeds: whole numbers with commas between; each decides split, first weights, data order and budgets.
         methods: what to compare with, commas between: int8, smaller, static, importance, magnitude, random, each of
-            these three with +recovery, and fixed-order; without it all. Dense and budgeted are always there.
+            these three with +recovery, fixed-order, and with a budget for each text budgetformer and routed; without
+            it all. Dense and budgeted are always there.
         limit: use only this many training texts, the classes in proportion.
         data: as for train.
         resume: continue a comparison that was stopped, or add to it.

@@ -123,11 +123,7 @@ def _report(
         for split, data in (("validation", encode(texts.validation, tokenizer)), ("test", test_data))
     )
     return Report(
-        task=texts.task,
-        labels=list(texts.label_names),
-        source=texts.source,
-        licence=texts.licence,
-        counts={"train": len(texts.train), "validation": len(texts.validation), "test": len(texts.test)},
+        **texts.origin(),
         seed=recipe["training"]["seed"],
         recipe=recipe,
         training_seconds=seconds,

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bba.errors import DataError
 
@@ -55,6 +56,17 @@ class TextData:
     """What may be done with them, in a sentence."""
     problems: tuple[str, ...] = ()
     """A sentence for each thing that people should know about the data, such as rows left out."""
+
+    def origin(self) -> dict[str, Any]:
+        """Return what a report says of the texts, by the names of its fields."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {
+            "task": self.task,
+            "labels": list(self.label_names),
+            "source": self.source,
+            "licence": self.licence,
+            "counts": {name: len(split) for name, split in splits.items()},
+        }
 
 
 def deal(labels: Sequence[int], shares: tuple[float, ...], seed: int) -> list[list[int]]:

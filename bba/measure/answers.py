@@ -1,7 +1,7 @@
 """What a model says of a split's texts at several settings: computed once, read by every measure of quality."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,15 @@ class Answers:
         """Whether the answer is right, shape (settings, texts)."""
         correct: np.ndarray = self.logits.argmax(axis=2) == self.labels
         return correct
+
+    def and_of(self, other: "Answers") -> "Answers":
+        """Return these answers and those to the same texts at other settings."""
+        return replace(
+            self,
+            settings=[*self.settings, *other.settings],
+            configs=[*self.configs, *other.configs],
+            logits=np.concatenate([self.logits, other.logits]),
+        )
 
     def encoder_flops(self) -> np.ndarray:
         """Return the encoder's FLOPs for each text at each setting, shape (settings, texts)."""

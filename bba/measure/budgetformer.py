@@ -1,14 +1,17 @@
 """Measuring a BudgetFormer: accuracy, the heads that texts get, wall time and memory beside models without choice."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
 from bba.measure.budgetformer_report import ChosenRow, Group, TimingRow
-from bba.measure.latency import LatencySettings, alone, interquartile_range, time_in_turn
+from bba.measure.latency import alone, interquartile_range
 from bba.measure.memory import peak_bytes
-from bba.measure.metrics import score_answers
+from bba.measure.metrics import quality_of
+from bba.measure.walltime import BATCHES, Rows, Run, time_over_texts
 from bba.model import BudgetFormerConfig, BudgetFormerForSequenceClassification, SequenceClassifier
 from bba.model.budgetformer_inference import Chosen, choose_and_classify
 from bba.model.inference import logits_of
@@ -17,11 +20,7 @@ from bba.pruning.surgery import prune_to
 
 logger = logging.getLogger(__name__)
 
-BATCHES = (1, 32)
-"""Texts a batch, for which wall time and memory are measured."""
-TIMED_TEXTS = 64
 LENGTH_RANGES = 4
-ROUNDS = 15
 
 
 def encoder_share_of(config: BudgetFormerConfig, counts: Sequence[Sequence[int]], lengths: Sequence[int]) -> float:
@@ -40,16 +39,11 @@ def score_chosen(
     config: BudgetFormerConfig, chosen: Chosen, rows: Sequence[Sequence[int]], labels: Sequence[int]
 ) -> ChosenRow:
     """Score what a BudgetFormer said of a split's token lists, and tell which texts got how many heads."""
-    answers = score_answers(config, chosen.logits.argmax(dim=1).numpy(), labels)
     counts, lengths = chosen.counts, np.array([len(row) for row in rows])
     heads, truth = counts.sum(dim=1).numpy(), np.asarray(labels)
     total = config.num_dense_heads
     return ChosenRow(
-        accuracy=answers.accuracy,
-        accuracy_low=answers.accuracy_low,
-        accuracy_high=answers.accuracy_high,
-        macro_f1=answers.macro_f1,
-        recall=answers.recall,
+        **asdict(quality_of(chosen.logits.argmax(dim=1).numpy(), labels, len(config.labels))),
         budget=float(chosen.budgets.mean()),
         heads=float(heads.mean()),
         cost=float(heads.mean() / total),
@@ -77,19 +71,18 @@ def _group(name: str, heads: np.ndarray, total: int) -> Group:
 
 
 def measure_timings(
-    model: BudgetFormerForSequenceClassification, dense: SequenceClassifier, rows: Sequence[Sequence[int]]
+    model: BudgetFormerForSequenceClassification, dense: SequenceClassifier, rows: Rows
 ) -> list[TimingRow]:
     """Time the dense model, one cut to a fixed number of heads, and a BudgetFormer, in turn, for each size of batch.
 
     Args:
         model: in evaluation mode.
         dense: the dense model of the same shape, in evaluation mode; its gates say which heads are cut.
-        rows: token ids of real texts, as the choice of heads depends on them; the first are used.
+        rows: token ids of real texts, as the choice of heads depends on them.
 
     Raises:
         MeasureError: another measurement does not end.
     """
-    rows = rows[:TIMED_TEXTS]
     counts = choose_and_classify(model, rows).counts
     fixed = prune_to(dense, float(counts.sum(dim=1).double().mean()) / model.config.num_dense_heads).eval()
     lengths = [len(row) for row in rows]
@@ -101,25 +94,13 @@ def measure_timings(
             for heads, length in zip(counts.tolist(), lengths, strict=True)
         ),
     ]
+    runs: list[Run] = [partial(logits_of, dense), partial(logits_of, fixed), partial(choose_and_classify, model)]
     with alone(lambda: logger.warning("Another measurement is running; waiting for it to end.")):
-        return [row for batch in BATCHES for row in _timed(model, (dense, fixed), rows, batch, spent)]
+        return [row for batch in BATCHES for row in _timed(runs, rows, batch, spent)]
 
 
-def _timed(
-    model: BudgetFormerForSequenceClassification,
-    without_choice: tuple[SequenceClassifier, SequenceClassifier],
-    rows: Sequence[Sequence[int]],
-    batch: int,
-    spent: Sequence[int],
-) -> list[TimingRow]:
-    dense, fixed = without_choice
-    runs: list[Callable[..., object]] = [  # Each goes over all texts; the drawn token ids are not looked at.
-        lambda _=None: logits_of(dense, rows, batch),
-        lambda _=None: logits_of(fixed, rows, batch),
-        lambda _=None: choose_and_classify(model, rows, batch),
-    ]
-    times = time_in_turn(runs, model.config.vocab_size, LatencySettings(rounds=ROUNDS), lambda done: None)
-    times /= -(-len(rows) // batch)
+def _timed(runs: Sequence[Run], rows: Rows, batch: int, spent: Sequence[int]) -> list[TimingRow]:
+    times = time_over_texts(runs, rows, batch)
     return [
         TimingRow(
             model=name,
@@ -128,7 +109,7 @@ def _timed(
             iqr_ms=interquartile_range(times[:, place]),
             speedup=float(np.median(times[:, 0] / times[:, place])),
             predicted_speedup=spent[0] / spent[place],
-            peak_bytes=peak_bytes(runs[place]),
+            peak_bytes=peak_bytes(partial(runs[place], rows, batch)),
         )
         for place, name in enumerate(("dense", "fixed", "budgetformer"))
     ]

@@ -1,9 +1,9 @@
 """The report beside a BudgetFormer: how well it answers, what its texts get, and what that saves. Plain values."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from bba.errors import CheckpointError
+from bba.measure.report import Origin, Quality, reading
 
 FORMAT = 1
 
@@ -21,17 +21,9 @@ class Group:
 
 
 @dataclass(frozen=True)
-class ChosenRow:
+class ChosenRow(Quality):
     """What a BudgetFormer does on one split."""
 
-    accuracy: float
-    accuracy_low: float
-    """Lower end of the 95 % Wilson interval."""
-    accuracy_high: float
-    """Upper end of it."""
-    macro_f1: float
-    recall: list[float]
-    """Recall of each class, in the order of the labels."""
     budget: float
     """Mean predicted budget."""
     heads: float
@@ -69,35 +61,19 @@ class TimingRow:
     """Most memory that the activations took at a time."""
 
 
-@dataclass(frozen=True)
-class BudgetFormerReport:
-    """All that is known about a BudgetFormer besides its weights."""
+@dataclass(frozen=True, kw_only=True)
+class BudgetFormerReport(Origin):
+    """All that is known about a BudgetFormer besides its weights; `machine` also tells how times were taken."""
 
-    task: str
-    labels: list[str]
-    source: str
-    licence: str
-    counts: dict[str, int]
-    """Number of texts per split: train, validation, test."""
-    seed: int
-    recipe: dict[str, Any]
-    """The settings it was trained with."""
     target: float
     """Mean share of heads that training aimed at."""
     total_heads: int
-    training_seconds: float
-    machine: dict[str, Any]
-    """CPU name, threads of training, version of torch; texts and rounds of timing."""
     dense_accuracy: dict[str, float]
     """Accuracy per split of the dense warm start, which was the teacher and saw fewer examples."""
     validation: ChosenRow
     test: ChosenRow
     timings: list[TimingRow]
     format: int = FORMAT
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Any) -> "BudgetFormerReport":
@@ -106,18 +82,9 @@ class BudgetFormerReport:
         Raises:
             CheckpointError: they are not such a report, or one of another format.
         """
-        found = values.get("format") if isinstance(values, dict) else None
-        if found != FORMAT:
-            raise CheckpointError(
-                f"report.json has format {found!r} but this version reads format {FORMAT} of a BudgetFormer: "
-                "train the checkpoint again, or use the version of bba that wrote it."
-            )
-        try:
+        with reading(cls, values, FORMAT):
             rows = {split: _row(values[split]) for split in ("validation", "test")}
             return cls(**{**values, **rows, "timings": [TimingRow(**row) for row in values["timings"]]})
-        except (KeyError, TypeError) as error:
-            known = ", ".join(entry.name for entry in fields(cls))
-            raise CheckpointError(f"report.json is not complete ({error}): expected the fields {known}.") from error
 
 
 def _row(values: dict[str, Any]) -> ChosenRow:

@@ -33,11 +33,22 @@ def find_routing(validation: Answers, test: Answers) -> Routing:
     edges = np.quantile(test.lengths, np.arange(1, LENGTH_RANGES + 1) / LENGTH_RANGES, method="higher")
     lengths = sorted({int(edge) for edge in edges})
     ladders = []
-    for steps in _best_ladders(validation, temperatures):
-        rungs = [Rung(*validation.settings[place], temperatures[place], threshold) for place, threshold in steps]
+    for steps in _best_ladders(validation, temperatures, TARGETS):
+        rungs = _rungs(validation, temperatures, steps)
         sides = [_climbed(split, _confidence(split, temperatures), steps, lengths) for split in (validation, test)]
         ladders.append(Ladder(rungs, *sides))
     return Routing(lengths, _fixed(validation, test, temperatures), ladders)
+
+
+def ladder_within(validation: Answers, target_cost: float) -> list[Rung]:
+    """Return the most accurate ladder whose mean cost is at most a target that one of the settings meets."""
+    temperatures = [fit_temperature(logits, validation.labels) for logits in validation.logits]
+    steps = _best_ladders(validation, temperatures, [target_cost])[0]
+    return _rungs(validation, temperatures, steps)
+
+
+def _rungs(split: Answers, temperatures: Sequence[float], steps: Sequence[Step]) -> list[Rung]:
+    return [Rung(*split.settings[place], temperatures[place], threshold) for place, threshold in steps]
 
 
 def _confidence(split: Answers, temperatures: Sequence[float]) -> np.ndarray:
@@ -59,13 +70,13 @@ def _fixed(validation: Answers, test: Answers, temperatures: Sequence[float]) ->
     return [Fixed(*setting, temperature, cost, accuracy, *four) for setting, temperature, cost, accuracy, four in rows]
 
 
-def _best_ladders(split: Answers, temperatures: Sequence[float]) -> list[list[Step]]:
+def _best_ladders(split: Answers, temperatures: Sequence[float], targets: Sequence[float]) -> list[list[Step]]:
     """Return the most accurate ladder for each target cost, as far as it is more accurate than those that cost less."""
     found = _candidates(split, _confidence(split, temperatures)).sort_values(
         ["accuracy", "cost"], ascending=[False, True], kind="stable"
     )
     ladders, reached = [], -1.0
-    for target in TARGETS:
+    for target in targets:
         affordable = found[found["cost"] <= target]
         if len(affordable) and affordable["accuracy"].iloc[0] > reached:
             best = affordable.iloc[0]

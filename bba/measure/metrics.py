@@ -1,7 +1,7 @@
 """Quality: accuracy with its interval, macro-F1 and recall per class, at one budget or many."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 from scipy.stats import binomtest
@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from bba.backends import TORCH
 from bba.measure.answers import Answers, answers_of
-from bba.measure.report import BudgetRow
+from bba.measure.report import BudgetRow, Quality
 from bba.model import BBAConfig, SequenceClassifier, Setting
 from bba.model.inference import logits_of
 from bba.pruning.cost import block_share, encoder_share, head_share
@@ -53,9 +53,6 @@ def score(model: SequenceClassifier, rows: Sequence[Sequence[int]], labels: Sequ
 
 def score_answers(config: BBAConfig, predicted: np.ndarray, labels: Sequence[int] | np.ndarray) -> BudgetRow:
     """Score the classes that a model of this configuration gave, shape (texts,); see `score`."""
-    truth = np.asarray(labels)
-    classes = list(range(len(config.labels)))
-    low, high = wilson(int((predicted == truth).sum()), len(truth))
     return BudgetRow(
         budget=head_share(config),
         ffn_budget=block_share(config),
@@ -63,12 +60,21 @@ def score_answers(config: BBAConfig, predicted: np.ndarray, labels: Sequence[int
         blocks=config.num_kept_blocks,
         cost=head_share(config),
         encoder_cost=encoder_share(config),
+        **asdict(quality_of(predicted, labels, len(config.labels))),
+    )
+
+
+def quality_of(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, classes: int) -> Quality:
+    """Score the classes that a model gave, shape (texts,), out of so many."""
+    truth, places = np.asarray(labels), list(range(classes))
+    low, high = wilson(int((predicted == truth).sum()), len(truth))
+    return Quality(
         accuracy=float(accuracy_score(truth, predicted)),
         accuracy_low=low,
         accuracy_high=high,
-        macro_f1=float(f1_score(truth, predicted, average="macro", labels=classes, zero_division=0.0)),
+        macro_f1=float(f1_score(truth, predicted, average="macro", labels=places, zero_division=0.0)),
         recall=[
-            float(value) for value in recall_score(truth, predicted, average=None, labels=classes, zero_division=0.0)
+            float(value) for value in recall_score(truth, predicted, average=None, labels=places, zero_division=0.0)
         ],
     )
 

@@ -1,5 +1,7 @@
 """The report beside a checkpoint: all that a table or a chart shows, so that none of them loads weights."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -10,8 +12,22 @@ from bba.model import Setting
 FORMAT = 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """How well a model answers on one split."""
+
+    accuracy: float
+    accuracy_low: float
+    """Lower end of the 95 % Wilson interval."""
+    accuracy_high: float
+    """Upper end of it."""
+    macro_f1: float
+    recall: list[float]
+    """Recall of each class, in the order of the labels."""
+
+
 @dataclass(frozen=True)
-class BudgetRow:
+class BudgetRow(Quality):
     """What a model does at one budget, on one split."""
 
     budget: float
@@ -26,14 +42,6 @@ class BudgetRow:
     """Achieved head budget: share of the dense model's heads."""
     encoder_cost: float
     """Share of the dense encoder's FLOPs, attention and feed-forward part together, for a text of 64 tokens."""
-    accuracy: float
-    accuracy_low: float
-    """Lower end of the 95 % Wilson interval."""
-    accuracy_high: float
-    """Upper end of it."""
-    macro_f1: float
-    recall: list[float]
-    """Recall of each class, in the order of the labels."""
 
     @property
     def setting(self) -> Setting:
@@ -94,9 +102,9 @@ class Latency:
         return next((row for row in self.rows if row.heads == 0), None)
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that is known about a checkpoint besides its weights."""
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a checkpoint comes from: data, recipe and machine."""
 
     task: str
     labels: list[str]
@@ -109,7 +117,37 @@ class Report:
     """The settings it was trained with."""
     training_seconds: float
     machine: dict[str, Any]
-    """CPU name and largest number of threads it was trained on."""
+    """CPU name and largest number of threads it was trained on, among others."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+
+@contextmanager
+def reading(kind: type[Origin], values: Any, expected: int) -> Iterator[None]:
+    """Read a report from plain values inside; KeyError and TypeError mean that they are not complete.
+
+    Raises:
+        CheckpointError: they are not such a report, or one of another format than the expected one.
+    """
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != expected:
+        raise CheckpointError(
+            f"report.json has format {found!r} but this version reads format {expected}: "
+            "train the checkpoint again, or use the version of bba that wrote it."
+        )
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        known = ", ".join(entry.name for entry in fields(kind))
+        raise CheckpointError(f"report.json is not complete ({error}): expected the fields {known}.") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Origin):
+    """All that is known about a checkpoint besides its weights."""
+
     validation: list[BudgetRow]
     test: list[BudgetRow]
     no_attention: BudgetRow | None
@@ -138,29 +176,16 @@ class Report:
         """
         return {row.setting: row for row in self.test}[Setting(budget, ffn_budget)]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Report":
+    def from_json(cls, values: Any) -> "Report":
         """Build a report from plain values.
 
         Raises:
             CheckpointError: they are not a report, or one of another format.
         """
-        found = values.get("format") if isinstance(values, dict) else None
-        if found != FORMAT:
-            raise CheckpointError(
-                f"report.json has format {found!r} but this version reads format {FORMAT}: "
-                "train the checkpoint again, or use the version of bba that wrote it."
-            )
-        try:
+        with reading(cls, values, FORMAT):
             latency = {**values["latency"], "rows": [LatencyRow(**row) for row in values["latency"]["rows"]]}
             rows = {split: [BudgetRow(**row) for row in values[split]] for split in ("validation", "test")}
             none = values["no_attention"] and BudgetRow(**values["no_attention"])
             routing = values.get("routing") and Routing.from_json(values["routing"])
             return cls(**{**values, **rows, "no_attention": none, "latency": Latency(**latency), "routing": routing})
-        except (KeyError, TypeError) as error:
-            known = ", ".join(entry.name for entry in fields(cls))
-            raise CheckpointError(f"report.json is not complete ({error}): expected the fields {known}.") from error

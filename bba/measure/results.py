@@ -24,12 +24,21 @@ METHODS = {
     "magnitude+recovery": "cut in order of the weights' size, then one epoch at this setting",
     "random+recovery": "cut at random, then one epoch at this setting",
     "fixed-order": "one checkpoint for all settings, heads always in order of importance",
+    "budgetformer": "heads chosen for each text in each layer, trained for this mean share of them",
+    "routed": "ours, but each text at one of a few budgets, at most at this budget's mean cost on validation",
     "budgeted": "ours: one checkpoint for all settings, the order of heads learned",
 }
 """What is compared, and what it is in words."""
 OURS = "budgeted"
 WHOLE = ("dense", "int8")
 """Methods that have no budget: they are compared at 1 alone."""
+PER_TEXT = ("budgetformer", "routed")
+"""Methods that spend on each text what it needs: their heads, blocks and costs are means over the test texts, and as
+they choose by what a text says, there is no latency of drawn token ids."""
+HEADS_ALONE = ("budgetformer",)
+"""Methods that cannot cut the feed-forward part."""
+EMPTY = ("median_ms", "iqr_ms", "speedup", "peak_bytes")
+"""Columns that do not apply to every method."""
 SPECIALISTS = ("smaller", "static", "importance+recovery", "magnitude+recovery", "random+recovery")
 """Methods that train a model of its own for each setting."""
 
@@ -47,8 +56,10 @@ class ResultRow:
     """Asked head budget."""
     ffn_budget: float
     """Asked FFN budget."""
-    heads: int
-    blocks: int
+    heads: float
+    """Heads that are there; of a routed text, where it stays."""
+    blocks: float
+    """Feed-forward blocks, likewise."""
     cost: float
     """Achieved head budget."""
     encoder_cost: float
@@ -78,11 +89,17 @@ class ResultRow:
     shared_seconds: float
     """The part of it that serves other settings of this method too."""
     median_ms: float
-    """Median latency in milliseconds per batch."""
+    """Median latency in milliseconds per batch; empty for a method that chooses for each text, as are the next two."""
     iqr_ms: float
     """Its interquartile range over the rounds."""
     speedup: float
     """Median over the rounds of the dense model's time over this model's, in the same run."""
+    wall_ms_1: float
+    """Median wall time in milliseconds of a real text of its own length, all that it takes to choose included."""
+    wall_ms_32: float
+    """The same of a batch of 32 such texts."""
+    peak_bytes: float
+    """Most memory that the activations of these batches take at a time; empty for what does not run in torch."""
     cpu: str
     threads: int
     batch: int
@@ -145,7 +162,8 @@ def read_results(path: Path) -> pd.DataFrame:
             "version."
         )
     numbers = frame[[field.name for field in fields(ResultRow) if field.type is not str]]
-    if frame.empty or frame.isna().any(axis=None) or len(numbers.select_dtypes("number").columns) < numbers.shape[1]:
+    incomplete = frame.empty or frame.drop(columns=list(EMPTY)).isna().any(axis=None)
+    if incomplete or len(numbers.select_dtypes("number").columns) < numbers.shape[1]:
         raise DataError(
             f"The results {path} are cut off or hold something else than rows: run `python -m bba compare` again."
         )
@@ -182,6 +200,9 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
         iqr_ms=("iqr_ms", "mean"),
         speedup=("speedup", "mean"),
         speedup_sd=("speedup", "std"),
+        wall_ms_1=("wall_ms_1", "mean"),
+        wall_ms_32=("wall_ms_32", "mean"),
+        peak_bytes=("peak_bytes", "mean"),
         examples_seen=("examples_seen", "mean"),
         training_seconds=("training_seconds", "mean"),
         shared_seconds=("shared_seconds", "mean"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from bba.errors import DataError
-from bba.measure.results import METHODS, OURS, best_specialists, read_results, summarise, training_cost
+from bba.measure.results import METHODS, OURS, PER_TEXT, best_specialists, read_results, summarise, training_cost
 from bba.model import Setting
 
 _HEAD = """# Results
@@ -28,6 +28,11 @@ dense one.
 | method | what it is |
 |---|---|
 """
+
+_PER_TEXT = """*budgetformer* and *routed* spend on each text what it needs; on average they aim at the budget in front,
+which the budgeted checkpoint spends on every text. Times are the median wall time of a batch of validation texts of
+their own lengths, with all choosing, grouping and second tries in it, timed in turn; memory is the most that the
+activations take in batches of 32. The tables above have no latency for them: it depends on what a text says."""
 
 _PAPERS = """## The papers' figures
 
@@ -61,6 +66,7 @@ def _section(path: Path) -> str:
     parts = [f"## {path.stem}", _circumstances(frame, path.name)]
     for (budget, ffn_budget), rows in summary.groupby(["budget", "ffn_budget"], sort=False):
         parts += [f"### Budget {Setting(budget, ffn_budget)}", _table(rows)]
+    parts += _per_text(summary)
     parts += ["### Against the best specialist", _against_specialists(summary), _losses(summary)]
     return "\n\n".join([*parts, "### What it costs to train", _cost(frame)]) + "\n"
 
@@ -88,9 +94,29 @@ def _table(rows: pd.DataFrame) -> str:
         compared = "|" if ours else f"{_points(row)} | {_p(row)}"
         lines.append(
             f"| {name} | {_percent(row['accuracy'], row['accuracy_sd'])} | {compared} | {row['encoder_cost']:.3f} | "
-            f"{row['median_ms']:.2f} ms | {row['speedup']:.2f}x |"
+            f"{_figure(row['median_ms'], '.2f', ' ms')} | {_figure(row['speedup'], '.2f', 'x')} |"
         )
     return "\n".join(lines)
+
+
+def _figure(value: float, form: str, unit: str) -> str:
+    """Return a figure with its unit; a dash where there is none."""
+    return f"{value:{form}}{unit}" if pd.notna(value) else "-"
+
+
+def _per_text(summary: pd.DataFrame) -> list[str]:
+    """Return the section on methods that spend on each text what it needs, beside ours and dense; none without them."""
+    if not summary["method"].isin(PER_TEXT).any():
+        return []
+    lines = _header("budget", "method", "accuracy", "encoder cost", "one by one", "batches of 32", "memory")
+    shown = summary[summary["method"].isin((*PER_TEXT, OURS, "dense"))]
+    for row in shown.sort_values(["budget", "ffn_budget", "accuracy"], ascending=False).to_dict("records"):
+        lines.append(
+            f"| {Setting(row['budget'], row['ffn_budget'])} | {row['method']} | "
+            f"{_percent(row['accuracy'], row['accuracy_sd'])} | {row['encoder_cost']:.3f} | "
+            f"{row['wall_ms_1']:.2f} ms | {row['wall_ms_32']:.2f} ms | {row['peak_bytes'] / 1e6:.2f} MB |"
+        )
+    return ["### A budget for each text", _PER_TEXT, "\n".join(lines)]
 
 
 def _header(*columns: str) -> list[str]:

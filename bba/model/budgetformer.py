@@ -4,9 +4,13 @@
 text and predicts a budget and how relevant each head is; the most relevant ones are used. Training explores with noise
 and soft gates and then exploits with the greedy choice. At prediction a head is computed for those texts only that use
 it. The form of the policy, of the noise and of the soft gates is this package's.
+
+The cost term pushes the budgets of all texts alike. So that they do not become one number, a policy starts at the
+target, reads features that are standardised over texts, and does not move the hidden states.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,9 +23,6 @@ from transformers.utils.generic import ModelOutput
 from bba.model.configuration import BudgetFormerConfig
 from bba.model.modeling import SelfAttention, SequenceClassifier
 from bba.model.pretrained import BBAEncoder, BBAPreTrainedModel
-
-WIDE = 0.9
-"""The budget that an untrained policy gives every text: exploration starts wide."""
 
 
 class Exploration(NamedTuple):
@@ -143,8 +144,19 @@ class HeadPolicy(nn.Module):
         self.budget = nn.Linear(config.policy_size, 1)
         self.relevance = nn.Linear(config.policy_size, config.heads_per_layer)
 
-    def start(self, budget: float, relevance: Tensor) -> None:
-        """Give every text this budget and this relevance of heads, shape (H,), but for what fresh weights add."""
+    def start(self, budget: float, relevance: Tensor, means: Tensor) -> None:
+        """Give every text about this budget and relevance, and make texts look different to the inner layer.
+
+        Mean hidden states of texts are much alike: with plain fresh weights the inner layer says nearly the same of all
+        texts, and all that the policy learns is one budget for all of them.
+
+        Args:
+            budget: in (0, 1).
+            relevance: logits, shape (H,).
+            means: mean hidden states of texts, from `masked_mean`, shape (N, C); N is at least 2.
+        """
+        self.inner.weight.div_(self.inner(means).std(dim=0)[:, None].clamp_min(1e-6))
+        self.inner.bias.sub_(self.inner(means).mean(dim=0))
         self.budget.bias.fill_(math.log(budget / (1 - budget)))
         self.relevance.bias.copy_(relevance)
 
@@ -156,7 +168,8 @@ class HeadPolicy(nn.Module):
             attention_mask: 1 for tokens, 0 for padding, shape (B, T); None where there is no padding.
             noise: size of the Gumbel noise on relevance and of the logistic noise on the budget's logit.
         """
-        inner = torch.tanh(self.inner(masked_mean(hidden, attention_mask)))
+        means = masked_mean(hidden.detach(), attention_mask)  # Or the cost term would move hidden states of all texts.
+        inner = torch.tanh(self.inner(means))
         budget, relevance = self.budget(inner).squeeze(1), self.relevance(inner)
         if noise > 0:
             budget = budget + noise * (_gumbel_like(budget) - _gumbel_like(budget))
@@ -254,8 +267,20 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
         return BudgetFormerOutput(None if labels is None else F.cross_entropy(logits, labels), logits, *stacked)
 
     @classmethod
-    def from_dense(cls, dense: SequenceClassifier) -> "BudgetFormerForSequenceClassification":
-        """Return a BudgetFormer that starts as a dense model does: nearly all heads, in the order of its gates.
+    def from_dense(
+        cls,
+        dense: SequenceClassifier,
+        share: float,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+    ) -> "BudgetFormerForSequenceClassification":
+        """Return a BudgetFormer with the weights of a dense model and policies that prefer heads in its gates' order.
+
+        Args:
+            dense: stays as it is.
+            share: about the share of the heads that texts get in each layer, above 0 and up to 1.
+            input_ids: texts that show the policies how texts differ, shape (B, T); B is at least 2.
+            attention_mask: 1 for tokens, 0 for padding, shape (B, T).
 
         Raises:
             ValueError: heads are gone, or layers have different numbers of them.
@@ -264,11 +289,21 @@ class BudgetFormerForSequenceClassification(BBAPreTrainedModel):
         model = cls(BudgetFormerConfig.from_dict({**dense.config.to_dict(), **own}))
         model.encoder.load_state_dict(dense.encoder.state_dict())
         model.classifier.load_state_dict(dense.classifier.state_dict())
-        orders = dense.gates.scores.detach().split(model.config.heads_per_layer)
-        with torch.no_grad():
-            for policy, order in zip(model.policies, orders, strict=True):
-                policy.start(WIDE, order)  # type: ignore[operator]
+        total = model.config.heads_per_layer
+        budget = (max(1.0, share * total) - 0.5) / total  # Rounded up, on average, it is that share.
+        model.eval()._start_policies(budget, dense.gates.scores.split(total), input_ids, attention_mask)
         return model.train(dense.training)
+
+    @torch.no_grad()
+    def _start_policies(
+        self, budget: float, orders: Sequence[Tensor], input_ids: Tensor, attention_mask: Tensor | None
+    ) -> None:
+        """Start the policies of all layers, with the hidden states that texts have while all heads are open."""
+        hidden = self.encoder.embeddings(input_ids, None)
+        mask = None if attention_mask is None else attention_mask[:, None, None, :].bool()
+        for policy, layer, order in zip(self.policies, self.encoder.layers, orders, strict=True):
+            policy.start(budget, order, masked_mean(hidden, attention_mask))  # type: ignore[operator]
+            hidden, _ = layer(hidden, mask, (torch.ones(len(hidden), len(order)), None), False, False)
 
 
 def _gates(budgets: Tensor, relevance: Tensor, exploration: Exploration | None) -> Tensor:

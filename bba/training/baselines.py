@@ -10,13 +10,18 @@ from pathlib import Path
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from bba.model import BBAForSequenceClassification, Setting, units_at
+from bba.measure.answers import Answers, answers_of
+from bba.measure.ladder_choice import ladder_within
+from bba.measure.metrics import grid
+from bba.model import BBAForSequenceClassification, BudgetFormerForSequenceClassification, Setting, units_at
 from bba.onnx_graph import card_of, write_onnx
 from bba.onnx_model import OnnxModel
 from bba.pruning.importance import Scores, chance, importance, magnitude, set_order
 from bba.pruning.plan import Plan, everything
 from bba.pruning.surgery import prune, prune_to
 from bba.settings import StageSettings, TrainSettings
+from bba.training.budgetformer import train_policies
+from bba.training.per_text import Router
 from bba.training.stages import (
     gate_stages,
     labelled_batches,
@@ -90,6 +95,26 @@ class Contestants:
             return prune_to(self._gated(method), *setting)
         return prune_to(self._ranked[method], *setting)
 
+    def budgetformer(self, setting: Setting) -> BudgetFormerForSequenceClassification:
+        """Return the BudgetFormer whose texts get this head budget on average, trained if it was not yet."""
+        folder, warm = self._folder_of("budgetformer", setting), copy.deepcopy(self._warm)
+        return train_policies(warm, self._tokenizer, self._taught, self.settings, setting.budget, folder).eval()
+
+    def routed(self, setting: Setting) -> Router:
+        """Return the budgeted checkpoint with the ladder that is best on validation at the mean cost of a setting."""
+        answers = self._answers if setting in self._answers.settings else self._answers.and_of(self._at([setting]))
+        cost = answers.encoder_flops()[answers.settings.index(setting)].sum() / answers.dense_flops()
+        return Router(self._gated("budgeted"), ladder_within(answers, cost))
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return self._at(grid(self._gated("budgeted").config))
+
+    def _at(self, settings: Sequence[Setting]) -> Answers:
+        """Return what the budgeted checkpoint says of the validation texts at these settings."""
+        validation = self.data[1]
+        return answers_of(self._gated("budgeted"), validation["input_ids"], validation["labels"], settings)
+
     def int8(self) -> OnnxModel:
         """Return the dense model with weights in int8, for one thread of ONNX Runtime."""
         path = self.folder / "int8.onnx"
@@ -111,12 +136,14 @@ class Contestants:
             recovery = round(RECOVERY_EPOCHS * len(self.data[0]))
             return Training(self._examples("dense") + self._gate_examples() + recovery, own + shared, shared)
         examples = self._examples("dense") + self._gate_examples()
-        return Training(examples, own + warm, warm if method == "static" else own + warm)
+        return Training(examples, own + warm, warm if method in ("static", "budgetformer") else own + warm)
 
     def _folder_of(self, method: str, setting: Setting) -> Path:
+        if method == "routed":
+            return self.folder / "budgeted"
         if method in ("dense", "budgeted", "fixed-order"):
             return self.folder / method
-        if method in ("smaller", "static") or method.endswith(RECOVERY):
+        if method in ("smaller", "static", "budgetformer") or method.endswith(RECOVERY):
             return self.folder / f"{method}-{str(setting).replace(':', '-')}"
         return self.folder / "dense"
 

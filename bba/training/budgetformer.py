@@ -11,17 +11,20 @@ from transformers.trainer_callback import ExportableState
 
 from bba.model import BBAForSequenceClassification, BudgetFormerForSequenceClassification, check_budget
 from bba.model.budgetformer import BudgetFormerOutput, Exploration, heads_at
+from bba.model.inference import pad
 from bba.settings import TrainSettings
 from bba.training.stages import initialise_gates, stage_arguments, train_to_the_end
 from bba.training.trainer import BudgetTrainer
 
 POLICY_LEARNING_RATE = 5e-3
-"""Peak learning rate of the policies, which are small and fresh."""
+"""Peak learning rate of what a policy says, which is fresh; its inner layer learns like the rest of the model."""
 COST_WEIGHT = 20.0
 """Weight of the squared distance between the mean share of heads and its target."""
 MEMORY = 0.95
 """How much of the running mean share of heads stays from one batch to the next. A batch holds texts of like length, so
 that one batch's mean must be free to differ from the target."""
+STARTING_TEXTS = 256
+"""Training texts that show fresh policies how texts differ."""
 NAMES: dict[Literal["soft", "hard"], str] = {"soft": "exploration", "hard": "exploitation"}
 """What the stages of `TrainSettings` are here."""
 
@@ -68,20 +71,19 @@ class BudgetFormerTrainer(BudgetTrainer):
         self.target = target
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make AdamW with the policies as a group of their own: they start from nothing, the rest is trained."""
+        """Make AdamW with the policies' outputs as a group of their own; see `POLICY_LEARNING_RATE`."""
         made = self.optimizer is not None
         optimizer = super().create_optimizer(model)
         if not made:
-            own = set(self.policies.parameters())
+            own = [parameter for name, parameter in self.policies.named_parameters() if ".inner." not in name]
+            taken = set(own)
             for group in optimizer.param_groups:
-                group["params"] = [parameter for parameter in group["params"] if parameter not in own]
-            optimizer.add_param_group(
-                {"params": list(self.policies.parameters()), "weight_decay": 0.0, "lr": POLICY_LEARNING_RATE}
-            )
+                group["params"] = [parameter for parameter in group["params"] if parameter not in taken]
+            optimizer.add_param_group({"params": own, "weight_decay": 0.0, "lr": POLICY_LEARNING_RATE})
         return optimizer
 
     def _gates(self) -> dict[str, Any]:
-        """Fall from wide and noisy choices to greedy ones over the exploration; then stay there."""
+        """Fall from soft and noisy choices to greedy ones over the exploration; then stay there."""
         left = 1 - self.state.global_step / max(1, self.state.max_steps)
         noise = left if self.stage == "soft" else 0.0
         return {"exploration": Exploration(self._temperature(), noise, hard=self.stage == "hard")}
@@ -130,7 +132,8 @@ def train_policies(
     """
     check_budget(target)
     initialise_gates(dense, taught[1])
-    model = BudgetFormerForSequenceClassification.from_dense(dense)
+    start = pad(taught[0]["input_ids"][:STARTING_TEXTS], dense.config.pad_token_id)
+    model = BudgetFormerForSequenceClassification.from_dense(dense, target, *start)
     model.encoder.embeddings.requires_grad_(not settings.freeze_embeddings)
     for number, stage in enumerate(NAMES, start=2):
         model = _run(stage, model, tokenizer, taught[0], settings, target, folder / f"{number}-{NAMES[stage]}")

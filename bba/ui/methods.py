@@ -137,6 +137,9 @@ def chart(view: View, now: Setting) -> None:
     told = [f"Bars: {bars}{' and interquartile range of the time' if view.axis == 'latency' else ''}."]
     if method_charts.AXES[view.axis].beside:
         told.append("The methods of a budget cost nearly the same and are drawn side by side.")
+    absent = view.means[view.means[method_charts.AXES[view.axis].column].isna()]["method"].unique()
+    if len(absent):
+        told.append(f"Not drawn: {' and '.join(absent)}, whose time depends on the text; see wall time in the table.")
     st.caption(" ".join([*told, "Open symbols: cut, with no training after it."]))
 
 
@@ -188,6 +191,8 @@ def table_frame(means: pd.DataFrame) -> pd.DataFrame:
             "encoder_cost": means["encoder_cost"],
             "median_ms": means["median_ms"],
             "speedup": means["speedup"],
+            "wall_ms_1": means["wall_ms_1"],
+            "wall_ms_32": means["wall_ms_32"],
             "parameters": means["parameters"].round().astype(int),
             "examples_seen": means["examples_seen"].round().astype(int),
             "minutes": means["training_seconds"] / 60,
@@ -213,6 +218,8 @@ def _columns() -> dict[str, Any]:
         "encoder_cost": number("encoder cost", format="%.3f", help="Share of the dense encoder's FLOPs at 64 tokens."),
         "median_ms": number("latency, ms", format="%.2f"),
         "speedup": number("speed-up, times", format="%.2f"),
+        "wall_ms_1": number("a real text, ms", format="%.2f", help="Wall time of one text of its own length."),
+        "wall_ms_32": number("32 real texts, ms", format="%.2f", help="Wall time of a batch of 32 such texts."),
         "parameters": number("parameters", format="localized"),
         "examples_seen": number("examples seen", format="localized", help="Training examples, repeats counted."),
         "minutes": number("training, minutes", format="%.1f", help="All that this model needed, its warm start too."),
