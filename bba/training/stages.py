@@ -18,7 +18,7 @@ from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedToke
 
 from bba.data.texts import Split
 from bba.errors import TrainingError
-from bba.model import BBAForSequenceClassification, Setting
+from bba.model import BBAForSequenceClassification, SequenceClassifier, Setting
 from bba.model.inference import pad
 from bba.pruning.importance import importance, per_cost, set_order
 from bba.settings import TrainSettings
@@ -39,7 +39,7 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     return Dataset.from_dict({"input_ids": ids, "labels": split.labels})
 
 
-def with_teacher(dataset: Dataset, teacher: BBAForSequenceClassification) -> Dataset:
+def with_teacher(dataset: Dataset, teacher: SequenceClassifier) -> Dataset:
     """Add the dense model's logits for each text: computed once, as the texts do not change."""
     logits = shared_logits(teacher.eval(), dataset["input_ids"][:])
     return dataset.add_column("teacher_logits", logits.tolist())
