@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bba.errors import DataError, ExportError
-from bba.model import BBAConfig, SequenceClassifier, Setting
+from bba.model import BBAConfig, SequenceClassifier
 from bba.onnx_graph import card_of, write_onnx
 from bba.onnx_model import Card, OnnxModel
 from bba.predict import BudgetedClassifier
@@ -89,11 +89,7 @@ def export(
     if labels is not None and len(labels) != len(texts or ()):
         raise DataError(f"There are {len(labels)} labels for {len(texts or ())} texts: give one for each.")
     model = classifier.at(budget, ffn_budget)
-    asked = Setting(
-        classifier.largest_budget if budget is None else float(budget),
-        min(float(ffn_budget), classifier.largest_ffn_budget),
-    )
-    card = card_of(model, classifier.name, asked, int8)
+    card = card_of(model, classifier.name, classifier.asked(budget, ffn_budget), int8)
     with _whole_files(path) as (unfinished, tokenizer):
         write_onnx(model, card, unfinished)
         tokenizer.write_text(_standalone(classifier.checkpoint.tokenizer, card).to_str(pretty=True), encoding="utf-8")

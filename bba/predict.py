@@ -16,7 +16,7 @@ from bba.errors import BudgetError, CheckpointError, DataError
 from bba.measure.card import model_card
 from bba.measure.ladder import Ladder, Rung
 from bba.measure.report import BudgetRow, LatencyRow, Report
-from bba.model import BBAConfig, BudgetGates, SequenceClassifier, Setting
+from bba.model import BBAConfig, BudgetGates, SequenceClassifier, Setting, check_budget
 from bba.pruning.cost import block_share, encoder_share, head_share
 from bba.pruning.plan import Plan, plan_at, positions
 from bba.pruning.surgery import prune, pruned_config
@@ -220,6 +220,15 @@ class BudgetedClassifier(Classifier[Checkpoint]):
         """Return the model pruned to a setting, ready to run on this classifier's backend; see `at`."""
         return self.variants.running(self._plan(budget, ffn_budget), self.backend)
 
+    def asked(self, budget: float | None, ffn_budget: float) -> Setting:
+        """Return a setting as answers and cards name it: None asks for all heads there are.
+
+        Raises:
+            BudgetError: a budget is no number above 0 and up to 1.
+        """
+        heads = self.largest_budget if budget is None else check_budget(budget)
+        return Setting(heads, min(check_budget(ffn_budget), self.largest_ffn_budget))
+
     def _plan(self, budget: float | None, ffn_budget: float) -> Plan:
         return plan_at(self.checkpoint.model, self.largest_budget if budget is None else budget, ffn_budget)
 
@@ -287,9 +296,7 @@ class BudgetedClassifier(Classifier[Checkpoint]):
         encoded = self.encode(texts)
         runner = self.variants.running(plan, self.backend)
         logits = runner.logits_of([one.ids for one in encoded], batch_size)
-        asked = Setting(
-            self.largest_budget if budget is None else float(budget), min(float(ffn_budget), self.largest_ffn_budget)
-        )
+        asked = self.asked(budget, ffn_budget)
         return [
             self._prediction(*row, config=config, asked=asked)
             for row in zip(texts, encoded, logits.softmax(dim=-1), strict=True)

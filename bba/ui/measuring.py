@@ -22,14 +22,14 @@ ALL = "all measured"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Measurement:
     """What is to be measured, and on what."""
 
     on: LatencySettings
     settings: list[Setting]
 
 
-def asked(choice: Choice) -> Asked:
+def asked(choice: Choice) -> Measurement:
     """Ask on what to measure and at which settings; dense and the ceiling are always measured."""
     threads, batch, tokens = st.columns(3)
     with threads:
@@ -54,7 +54,7 @@ def asked(choice: Choice) -> Asked:
         settings = _settings(choice)
     with engines:
         backends = (TORCH, *_other_backends())
-    return Asked(LatencySettings(batch=texts, length=length, threads=count, backends=backends), settings)
+    return Measurement(LatencySettings(batch=texts, length=length, threads=count, backends=backends), settings)
 
 
 def _other_backends() -> list[str]:
@@ -88,7 +88,7 @@ def measure_all() -> None:
     st.session_state["which"] = ALL
 
 
-def result(choice: Choice, asked: Asked, target_ms: float | None) -> None:
+def result(choice: Choice, asked: Measurement, target_ms: float | None) -> None:
     """Show what was measured with these settings, or else what is stored, and say which of them it is."""
     live = state.known_latency(choice, asked.on, asked.settings)
     latency = live or choice.report.latency
@@ -194,7 +194,7 @@ def _columns() -> dict[str, Any]:
     }
 
 
-def measure(choice: Choice, asked: Asked, place: DeltaGenerator) -> None:
+def measure(choice: Choice, asked: Measurement, place: DeltaGenerator) -> None:
     """Measure with progress, then draw the page anew; any click, such as on Stop, ends it."""
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Warming up…")

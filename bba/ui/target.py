@@ -7,7 +7,7 @@ from bba.errors import BBAError
 from bba.measure.choice import Candidate, best_within, fastest, parse_milliseconds
 from bba.measure.report import Latency
 from bba.ui import dials, measuring, state
-from bba.ui.measuring import Asked
+from bba.ui.measuring import Measurement
 from bba.ui.state import Choice
 from bba.ui.wording import count, milliseconds, percent, plain
 
@@ -33,7 +33,7 @@ def ask() -> tuple[float | None, bool]:
         return None, False
 
 
-def result(choice: Choice, asked: Asked, target_ms: float) -> None:
+def result(choice: Choice, asked: Measurement, target_ms: float) -> None:
     """Show the setting for a target, once all settings were measured on this machine."""
     latency = state.known_latency(choice, asked.on, choice.settings)
     with st.container(key="target_result"):
