@@ -1,4 +1,4 @@
-"""One training in two processes, by torchrun: it ends where a training in one process ends."""
+"""One training in two processes, by torchrun and by accelerate: it ends where a training in one process ends."""
 
 import csv
 import json
@@ -34,18 +34,18 @@ def step_or_die(self, *arguments, **options):
     if os.environ["RANK"] == "1" and (self.stage, self.state.global_step) == ("soft", 12):
         os.kill(os.getpid(), signal.SIGKILL)
     return whole(self, *arguments, **options)
-if "--resume" not in sys.argv:
-    BudgetTrainer.training_step = step_or_die
+BudgetTrainer.training_step = step_or_die
 sys.exit(main(sys.argv[1:]))
 """
 
 
-def in_two_processes(folder, *arguments):
-    (folder / "program.py").write_text(PROGRAM)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+ACCELERATE = ("accelerate.commands.launch", "--cpu", "--num_processes", "2")
+
+
+def in_two_processes(*command):
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
-    command = [*launch, str(folder / "program.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    return subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, env=environment)
 
 
 def test_two_processes_stopped_and_resumed_end_where_one_ends(tmp_path, capsys):
@@ -57,11 +57,13 @@ def test_two_processes_stopped_and_resumed_end_where_one_ends(tmp_path, capsys):
     expected = json.loads(capsys.readouterr().out)
 
     out = tmp_path / "two"
-    stopped = in_two_processes(tmp_path, *train, "--out", str(out))
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    stopped = in_two_processes(*TORCHRUN, str(program), *train, "--out", str(out))
     assert stopped.returncode != 0
     assert not out.exists()
     assert (work_folder(out) / "1-dense" / "done").is_dir()
-    resumed = in_two_processes(tmp_path, *train, "--out", str(out), "--resume")
+    resumed = in_two_processes(*ACCELERATE, "-m", "bba", *train, "--out", str(out), "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stderr.count("soft stage: 20 steps, going on from checkpoint-10") == 1
     assert not work_folder(out).exists()
