@@ -71,7 +71,9 @@ def _slider(key: str, label: str, stops: Sequence[float], default: float, toolti
     known, asked = st.session_state.get(f"{key}_asked", ([], None))
     if asked is not None and (known != stops or key not in st.session_state):
         st.session_state[key] = state.nearest(asked, stops)
-    value: float = st.select_slider(label, stops, value=default, key=key, bind="query-params", help=tooltip)
+    value: float = st.select_slider(
+        label, stops, value=default, key=key, bind="query-params", format_func="{:g}".format, help=tooltip
+    )
     if asked is None or value != state.nearest(asked, stops):
         asked = value
     st.session_state[f"{key}_asked"] = (stops, asked)
