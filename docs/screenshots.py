@@ -1,8 +1,8 @@
 """Makes the pictures in README.md: `python -m docs.screenshots`, from the root, with `.[dev]`.
 
-In docs/budget.gif both dials of the Budget page go down, one stop after the other, in a real browser; docs/lesson.png is
-a step of the lesson. Nothing is measured meanwhile: the latencies seen are those in the checkpoint's report, so that the
-pictures do not depend on what the machine does.
+In docs/budget.gif both dials of the Budget page go down, one stop after the other, in a real browser; docs/lesson.png
+is a step of the lesson. Nothing is measured meanwhile: the latencies seen are those in the checkpoint's report, so that
+the pictures do not depend on what the machine does.
 """
 
 import io
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from bba.measure.latency import LOCK
 from benchmarks.app_latency import FLAGS
@@ -23,7 +23,7 @@ FIRST = "/?checkpoint=agnews-minilm&budget=1&ffn=1"
 STEP = "/lesson?step=4"
 MOVES = [*(("budget", stop) for stop in ("0.75", "0.5", "0.25", "0.1")), *(("ffn", stop) for stop in ("0.5", "0.1"))]
 """Which dial is moved, and where it is then."""
-SIZE = {"width": 1280, "height": 860}
+SIZE = ViewportSize(width=1280, height=860)
 COLOURS = 96
 FRAME_MS, LAST_MS = 1_100, 2_600
 WAIT_MS = 300_000
