@@ -65,10 +65,10 @@ def _head_dial(choice: Choice, label: str, suffix: str, ffn_budget: float) -> Se
 def _slider(key: str, label: str, stops: Sequence[float], default: float, tooltip: str) -> float:
     """Show a slider and return its stop.
 
-    What was asked for outlives a checkpoint that does not serve it: the slider then goes to the stop nearest to it,
-    and back once a checkpoint has it.
+    What was asked for, also by a link, outlives a checkpoint that does not serve it: the slider then goes to the stop
+    nearest to it, and back once a checkpoint has it.
     """
-    known, asked = st.session_state.get(f"{key}_asked", ([], None))
+    known, asked = st.session_state.get(f"{key}_asked", ([], _linked(key)))
     if asked is not None and (known != stops or key not in st.session_state):
         st.session_state[key] = state.nearest(asked, stops)
     value: float = st.select_slider(
@@ -78,3 +78,12 @@ def _slider(key: str, label: str, stops: Sequence[float], default: float, toolti
         asked = value
     st.session_state[f"{key}_asked"] = (stops, asked)
     return value
+
+
+def _linked(key: str) -> float | None:
+    """Return the share that the page's address asks for; None if there is none."""
+    try:
+        share = float(st.query_params.get(key, ""))
+    except ValueError:
+        return None
+    return share if 0 < share <= 1 else None
