@@ -70,7 +70,7 @@ def contestants(
     ranked = copy.deepcopy(classifier.checkpoint.model)
     set_order(ranked, importance(ranked, examples))
     cut = [_by_importance(ranked, setting, classifier, len(examples)) for setting in settings(classifier)[1:]]
-    note = "the first three layers of the dense model, trained on for two epochs with it as the teacher"
+    note = "the first three layers of our checkpoint, trained on for two epochs with the whole of it as the teacher"
     layers = _of_runner("3 layers", Setting(1.0), TORCH, note, TorchRunner(shallow), classifier)
     return [*theirs, *cut, layers, *ours(classifier)]
 
@@ -109,7 +109,10 @@ def _by_importance(
 ) -> Contestant:
     """Return what TextPruner does: heads and neurons of the dense model ranked by their gradient, cut, not trained."""
     runner = TorchRunner(prune_to(ranked, *setting).eval())
-    note = f"dense model ranked by importance on {texts} validation texts and cut, no training"
+    note = (
+        f"our checkpoint at budget 1, ranked by importance on {texts} validation texts and cut, no training after it; "
+        "unlike a plain fine-tune it was trained for all budgets, which helps here"
+    )
     return _of_runner("TextPruner's method", setting, TORCH, note, runner, classifier)
 
 

@@ -72,6 +72,18 @@ def _table(records: Records, those: Sequence[Named]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _unbeaten(records: Records, those: Sequence[Named]) -> str:
+    """Name those that nobody else is at least as quick and as right as, the quickest last; ours have no privilege."""
+    points = {name: (_rate(records, name), _right(records, name)) for name, _ in those}
+    left = [
+        name
+        for name, (rate, right) in points.items()
+        if not any(other[0] >= rate and other[1] >= right for key, other in points.items() if key != name)
+    ]
+    told = "; ".join(sorted(left, key=lambda name: points[name]))
+    return f"In texts per second and accuracy together nobody beats, from the slowest to the quickest: {told}.\n"
+
+
 def _ratios(records: Records, those: Sequence[Named], predicted: float) -> str:
     """Say how the ones that are compared most relate, each from the same rounds or parts."""
     dense, half, both = Setting(1.0), Setting(0.5), Setting(0.5, 0.5)
@@ -118,8 +130,12 @@ def _rate(records: Records, name: str) -> float:
     return float(texts / _parts(records, name).sum())
 
 
+def _right(records: Records, name: str) -> int:
+    return sum(record["right"][name] for record in records if record["kind"] == "texts")
+
+
 def _accuracy(records: Records, name: str) -> str:
-    answered = [record for record in records if record["kind"] == "texts"]
-    right, count = sum(record["right"][name] for record in answered), sum(record["n"] for record in answered)
+    right = _right(records, name)
+    count = sum(record["n"] for record in records if record["kind"] == "texts")
     low, high = wilson(right, count)
     return f"{100 * right / count:.2f} ({100 * low:.2f} to {100 * high:.2f})"
