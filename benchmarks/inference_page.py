@@ -40,6 +40,7 @@ def page(about: dict[str, Any], records: Records, those: Sequence[Named]) -> str
         sections += [
             f"## {count} thread{'s' if count > 1 else ''}\n",
             _table(own, those),
+            _unbeaten(own, those),
             _ratios(own, those, about["predicted"]),
         ]
     notes = {one.name: one.note for _, one in those if one.note}
