@@ -1,8 +1,8 @@
 """How quick and how right one trained classifier is, run by this package and by what people use instead.
 
-    python -m benchmarks.inference
+    python -m benchmarks.inference [--threads 1 2]
 
-Measured in turn, with one thread and with two: the latency of one call at several lengths, and the AG News test texts
+Measured in turn, thread count by thread count: the latency of one call at several lengths, and the AG News test texts
 from text to label, tokenising included, a part of them by everyone before the next part. What was measured is added to
 a file of JSON lines at once; run again after a stop, it goes on from there. At the end the page is written. First a
 model of three layers is trained, to be compared with. Let it run alone: it takes about an hour of two cores. It needs
@@ -33,7 +33,6 @@ from benchmarks.contestants import Contestant, contestants
 from benchmarks.inference_page import page
 from benchmarks.three_layers import three_layers
 
-THREADS = (1, 2)
 SHAPES = ((1, 16), (1, 64), (1, 128), (8, 128))
 """Texts and tokens of a call."""
 PARTS = 8
@@ -121,6 +120,7 @@ def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/agnews-minilm"), help="an unpruned one")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="CPU threads, one after the other")
     parser.add_argument("--texts", type=int, help="only so many test texts")
     parser.add_argument("--rounds", type=int, default=15, help="how often each call is timed")
     parser.add_argument(
@@ -141,8 +141,8 @@ def main() -> None:
     shallow = three_layers(classifier, data, given.out.with_suffix(".training"))
     validation = encode(data.validation, classifier.checkpoint.tokenizer)
     examples = labelled_batches(validation, dense.config.pad_token_id)
-    with alone(lambda: print("Waiting for another measurement to end")):
-        for threads in THREADS:
+    with alone():
+        for threads in given.threads:
             torch.set_num_threads(threads)
             those = contestants(classifier, examples, shallow)
             for step in measure(measured, those, parts, dense.config.vocab_size, threads, given.rounds):

@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from bba.checkpoints import Checkpoint
 from bba.data.synthetic import PEOPLE, synthetic_split
@@ -254,16 +255,19 @@ def test_a_fresh_process_loads_what_was_saved_to_the_bit(classifier, tmp_path):
     smaller.save_pretrained(tmp_path / "small")
     program = """
 import sys, torch
+from safetensors.torch import save_file
 from bba import BudgetedClassifier
 from bba.data.synthetic import synthetic_split
 from bba.model.inference import logits_of
 torch.set_num_threads(1)
 classifier = BudgetedClassifier.from_pretrained(sys.argv[1])
 rows = [one.ids for one in classifier.encode(synthetic_split(20, "fresh").texts)]
-torch.save((classifier.checkpoint.model.state_dict(), logits_of(classifier.checkpoint.model, rows)), sys.argv[2])
+model = classifier.checkpoint.model
+save_file({**model.state_dict(), "logits": logits_of(model, rows)}, sys.argv[2])
 """
-    subprocess.run([sys.executable, "-c", program, tmp_path / "small", tmp_path / "out.pt"], check=True)
-    state, logits = torch.load(tmp_path / "out.pt")
+    subprocess.run([sys.executable, "-c", program, tmp_path / "small", tmp_path / "out.safetensors"], check=True)
+    state = load_file(tmp_path / "out.safetensors")
+    logits = state.pop("logits")
     model = smaller.checkpoint.model
     assert same_state(state, model.state_dict())
     rows = [one.ids for one in smaller.encode(synthetic_split(20, "fresh").texts)]

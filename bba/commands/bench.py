@@ -1,13 +1,10 @@
 """`bench`: latency of pruned models."""
 
-import logging
 from dataclasses import asdict
 from pathlib import Path
 
 from bba.commands.typed import settings_for
 from bba.output import Result, progress_bar, table
-
-logger = logging.getLogger(__name__)
 
 
 def bench(
@@ -31,7 +28,7 @@ def bench(
         backend: what the models run on, one or more with commas between: torch, onnx, onnx-int8. The unpruned one in
             torch takes part in any case; the speed-ups are over it.
     """
-    from bba.measure.latency import LatencySettings, measure_latency, usual_length
+    from bba.measure.latency import LatencySettings, measure_latency, usual_length, warn_of_waiting
     from bba.predict import BudgetedClassifier
 
     backends = tuple(part.strip() for part in backend.split(","))
@@ -44,7 +41,7 @@ def bench(
         settings_for(budgets, classifier),
         settings,
         progress_bar("measuring"),
-        lambda: logger.warning("Another measurement is running; waiting for it to end."),
+        warn_of_waiting,
     )
     values = {"checkpoint": classifier.name, **asdict(latency)}
     head = f"{latency.cpu}, {latency.threads} thread(s), batch {latency.batch}, {latency.length} tokens, "

@@ -1,6 +1,5 @@
 """Measuring a BudgetFormer: accuracy, the heads that texts get, wall time and memory beside models without choice."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -17,8 +16,6 @@ from bba.model.budgetformer_inference import Chosen, choose_and_classify
 from bba.model.inference import logits_of
 from bba.pruning.cost import chosen_flops, flops
 from bba.pruning.surgery import prune_to
-
-logger = logging.getLogger(__name__)
 
 LENGTH_RANGES = 4
 
@@ -95,7 +92,7 @@ def measure_timings(
         ),
     ]
     runs: list[Run] = [partial(logits_of, dense), partial(logits_of, fixed), partial(choose_and_classify, model)]
-    with alone(lambda: logger.warning("Another measurement is running; waiting for it to end.")):
+    with alone():
         return [row for batch in BATCHES for row in _timed(runs, rows, batch, spent)]
 
 

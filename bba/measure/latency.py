@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.metadata
+import logging
 import platform
 import statistics
 import tempfile
@@ -24,6 +25,8 @@ from bba.model import BBAConfig, SequenceClassifier, Setting
 from bba.pruning.cost import USUAL_LENGTH, block_share, head_share, predicted_speedup
 from bba.pruning.plan import Plan, everything, plan_at, without_attention
 from bba.pruning.surgery import pruned_config
+
+logger = logging.getLogger(__name__)
 
 LOCK = Path(tempfile.gettempdir()) / "bba-measuring.lock"
 MAX_WAIT_SECONDS = 300
@@ -75,8 +78,13 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def warn_of_waiting() -> None:
+    """Say in the log that another measurement has to end first."""
+    logger.warning("Another measurement is running; waiting for it to end.")
+
+
 @contextmanager
-def alone(waiting: Callable[[], None]) -> Iterator[None]:
+def alone(waiting: Callable[[], None] = warn_of_waiting) -> Iterator[None]:
     """Hold the one place where measuring is allowed; if it is taken, say so and wait."""
     lock = FileLock(LOCK)
     try:

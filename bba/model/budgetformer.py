@@ -198,9 +198,12 @@ class ChosenHeadsAttention(SelfAttention):
             gates: how open each head is for each text, shape (B, H); in evaluation mode 0 or 1.
             first_only: attend from the first position only, Q = 1; else from all, Q = T.
             output_attentions: not to be had here, as texts have different heads.
+
+        Raises:
+            ValueError: there are no gates, or attention weights are asked for.
         """
         if gates is None or output_attentions:
-            raise NotImplementedError("Attention over chosen heads needs gates and returns no attention weights.")
+            raise ValueError("Attention over chosen heads needs gates and returns no attention weights.")
         if self.training:
             return self._gated(hidden, mask, gates, first_only), None
         choices, group = torch.unique(gates, dim=0, return_inverse=True)

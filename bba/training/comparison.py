@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -173,7 +172,7 @@ def _latencies(contestants: Contestants, wanted: Sequence[Entry]) -> list[dict[s
         for entry, model in zip(wanted, models, strict=True)
     ]
     settings = LatencySettings(length=usual_length(models[0].config))
-    with _alone():
+    with alone():
         times = time_in_turn(runs, models[0].config.vocab_size, settings, lambda done: None)
     return [
         {
@@ -191,7 +190,7 @@ def _wall_times(contestants: Contestants, rows: Rows, wanted: Sequence[Entry]) -
     """Time the entries on real texts, one by one and in batches; what chooses for each text does so in that time."""
     logger.info("seed %d: timing %d models on real texts", contestants.settings.seed, len(wanted))
     runs = [_run_of(contestants, entry) for entry in wanted]
-    with _alone():
+    with alone():
         times = {f"wall_ms_{batch}": np.median(time_over_texts(runs, rows, batch), axis=0) for batch in BATCHES}
     memory = [
         float("nan") if entry.method == INT8 else peak_bytes(partial(run, rows, BATCHES[-1]))
@@ -211,10 +210,6 @@ def _run_of(contestants: Contestants, entry: Entry) -> Run:
     if entry.method == INT8:
         return contestants.int8().logits_of
     return partial(logits_of, contestants.model(entry.method, entry.setting))
-
-
-def _alone() -> AbstractContextManager[None]:
-    return alone(lambda: logger.warning("Another measurement is running; waiting for it to end."))
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
