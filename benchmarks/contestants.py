@@ -10,9 +10,9 @@ import onnxruntime
 import torch
 from onnxruntime.quantization import quantize_dynamic
 from torch import Tensor
-from transformers import BertForSequenceClassification, PreTrainedTokenizerBase, pipeline
+from transformers import BertForSequenceClassification, pipeline
 
-from bba.backends import BACKENDS, INT8, NAMES, TORCH, Runner, TorchRunner
+from bba.backends import BACKENDS, NAMES, Runner, TorchRunner
 from bba.model import SequenceClassifier, Setting
 from bba.model.inference import pad
 from bba.predict import BudgetedClassifier
@@ -23,6 +23,8 @@ from benchmarks.hf_bert import to_bert
 BATCH = 64
 """Texts at a time where many are classified, the same for all that make batches."""
 HF_MODEL, HF_PIPELINE, HF_INT8 = "HF model", "HF pipeline", "HF model, ONNX int8"
+HF_NOTE = "BertForSequenceClassification, batches of 64 texts as they come"
+OUR_NOTE = "batches of 64 texts of like length"
 INT8_NOTE = (
     "torch.onnx.export and dynamic quantisation by onnxruntime, which optimum calls too; optimum-onnx 0.1.0 itself "
     "wants transformers before 4.58"
@@ -35,7 +37,6 @@ class Contestant:
 
     name: str
     setting: Setting
-    backend: str
     note: str
     """What it is, where the name does not say it all."""
     call: Callable[[Tensor], object]
@@ -54,24 +55,18 @@ def contestants(
         examples: labelled texts that are not test texts, on which TextPruner's method ranks heads and neurons.
         shallow: a trained model of three layers with the checkpoint's vocabulary, in evaluation mode.
     """
-    bert, tokenizer = to_bert(classifier.checkpoint.model), classifier.checkpoint.tokenizer
-    longest = classifier.checkpoint.model.config.max_position_embeddings
+    bert = to_bert(classifier.checkpoint.model)
     theirs = [
-        Contestant(HF_MODEL, Setting(1.0), TORCH, "BertForSequenceClassification, batches of 64 texts as they come",
-                   _logits_of_bert(bert), _in_batches(_logits_of_bert(bert), tokenizer, longest)),
-        _pipeline(bert, classifier, longest, 1),
-        _pipeline(bert, classifier, longest, BATCH),
-    ]  # fmt: skip
-    int8 = _int8_of_bert(bert)
-    theirs.append(
-        Contestant(HF_INT8, Setting(1.0), INT8, INT8_NOTE, int8,
-                   _in_batches(int8, tokenizer, longest))
-    )  # fmt: skip
+        _of_call(HF_MODEL, HF_NOTE, _logits_of_bert(bert), classifier),
+        _pipeline(bert, classifier, 1),
+        _pipeline(bert, classifier, BATCH),
+        _of_call(HF_INT8, INT8_NOTE, _int8_of_bert(bert), classifier),
+    ]
     ranked = copy.deepcopy(classifier.checkpoint.model)
     set_order(ranked, importance(ranked, examples))
     cut = [_by_importance(ranked, setting, classifier, len(examples)) for setting in settings(classifier)[1:]]
     note = "the first three layers of our checkpoint, trained on for two epochs with the whole of it as the teacher"
-    layers = _of_runner("3 layers", Setting(1.0), TORCH, note, TorchRunner(shallow), classifier)
+    layers = _of_runner("3 layers", Setting(1.0), note, TorchRunner(shallow), classifier)
     return [*theirs, *cut, layers, *ours(classifier)]
 
 
@@ -84,24 +79,20 @@ def settings(classifier: BudgetedClassifier) -> list[Setting]:
 def ours(classifier: BudgetedClassifier) -> list[Contestant]:
     """Return the checkpoint at every setting on every backend."""
     return [
-        _of_runner(
-            f"Ours, {NAMES[backend]}", setting, backend, "", classifier.on(backend).running(*setting), classifier
-        )
+        _of_runner(f"Ours, {NAMES[backend]}", setting, OUR_NOTE, classifier.on(backend).running(*setting), classifier)
         for backend in BACKENDS
         for setting in settings(classifier)
     ]
 
 
-def _of_runner(
-    name: str, setting: Setting, backend: str, note: str, runner: Runner, classifier: BudgetedClassifier
-) -> Contestant:
+def _of_runner(name: str, setting: Setting, note: str, runner: Runner, classifier: BudgetedClassifier) -> Contestant:
     """Return a model of our class: texts of like length share a batch."""
 
     def classify(texts: Sequence[str]) -> list[int]:
         rows = [one.ids for one in classifier.encode(texts)]
         return list(runner.logits_of(rows, BATCH).argmax(dim=-1).tolist())
 
-    return Contestant(name, setting, backend, note, runner, classify)
+    return Contestant(name, setting, note, runner, classify)
 
 
 def _by_importance(
@@ -113,7 +104,7 @@ def _by_importance(
         f"our checkpoint at budget 1, ranked by importance on {texts} validation texts and cut, no training after it; "
         "unlike a plain fine-tune it was trained for all budgets, which helps here"
     )
-    return _of_runner("TextPruner's method", setting, TORCH, note, runner, classifier)
+    return _of_runner("TextPruner's method", setting, note, runner, classifier)
 
 
 # Hugging Face's model
@@ -128,31 +119,28 @@ def _logits_of_bert(bert: BertForSequenceClassification) -> Callable[..., Tensor
     return call
 
 
-def _in_batches(
-    call: Callable[..., Tensor], tokenizer: PreTrainedTokenizerBase, longest: int
-) -> Callable[[Sequence[str]], list[int]]:
-    """Classify in batches of texts in their own order, each padded to its longest, as the documentation does it."""
+def _of_call(name: str, note: str, call: Callable[..., Tensor], classifier: BudgetedClassifier) -> Contestant:
+    """Return a model that is called with ids and mask: texts in their own order, each batch padded to its longest."""
+    tokenizer = classifier.checkpoint.tokenizer
+    longest = classifier.checkpoint.model.config.max_position_embeddings
 
     def classify(texts: Sequence[str]) -> list[int]:
         answers: list[int] = []
         for start in range(0, len(texts), BATCH):
             part = list(texts[start : start + BATCH])
             rows = tokenizer(part, truncation=True, max_length=longest)["input_ids"]
-            ids, mask = pad(rows, tokenizer.pad_token_id or 0)
-            answers += call(ids, mask).argmax(dim=-1).tolist()
+            answers += call(*pad(rows, tokenizer.pad_token_id or 0)).argmax(dim=-1).tolist()
         return answers
 
-    return classify
+    return Contestant(name, Setting(1.0), note, call, classify)
 
 
-def _pipeline(
-    bert: BertForSequenceClassification, classifier: BudgetedClassifier, longest: int, batch: int
-) -> Contestant:
+def _pipeline(bert: BertForSequenceClassification, classifier: BudgetedClassifier, batch: int) -> Contestant:
     """Return the pipeline; for one call it gets a text of as many tokens, since it takes no ids."""
     make: Any = pipeline  # Its types know no tokenizer's base class.
     numbers = {label: number for number, label in enumerate(classifier.labels)}
     run = make("text-classification", model=bert, tokenizer=classifier.checkpoint.tokenizer, device="cpu")
-    options = {"truncation": True, "max_length": longest}
+    options = {"truncation": True, "max_length": classifier.checkpoint.model.config.max_position_embeddings}
 
     def call(ids: Tensor) -> object:
         return run([_text_of(ids.shape[1])] * len(ids), batch_size=len(ids), **options)
@@ -161,9 +149,7 @@ def _pipeline(
         return [numbers[answer["label"]] for answer in run(list(texts), batch_size=batch, **options)]
 
     how = "its own default of one text at a time" if batch == 1 else f"batch_size={batch}"
-    return Contestant(
-        f"{HF_PIPELINE}, batch {batch}", Setting(1.0), TORCH, f"from text to answer, {how}", call, classify
-    )
+    return Contestant(f"{HF_PIPELINE}, batch {batch}", Setting(1.0), f"from text to answer, {how}", call, classify)
 
 
 def _text_of(tokens: int) -> str:

@@ -5,8 +5,8 @@
 Measured in turn, thread count by thread count: the latency of one call at several lengths, and the AG News test texts
 from text to label, tokenising included, a part of them by everyone before the next part. What was measured is added to
 a file of JSON lines at once; run again after a stop, it goes on from there. At the end the page is written. First a
-model of three layers is trained, to be compared with. Let it run alone: it takes about an hour of two cores. It needs
-AG News in BBA_DATA_DIR or from the hub.
+model of three layers is trained, to be compared with. Let it run alone; on two shared cores of an AMD EPYC the figures
+for one thread took an hour after that. It needs AG News in BBA_DATA_DIR or from the hub.
 """
 
 import argparse
@@ -116,8 +116,25 @@ def measure(
             yield f"{threads} thread(s), part {number + 1} of {len(parts)} of the texts"
 
 
-def main() -> None:
-    """Measure, and write the page."""
+def about(classifier: BudgetedClassifier, test: Split, rounds: int) -> dict[str, Any]:
+    """Return what the figures depend on: checkpoint, texts, machine and versions; and what FLOPs promise at half."""
+    dense = classifier.checkpoint.model
+    half = pruned_config(dense.config, plan_at(dense, 0.5))
+    return {
+        "checkpoint": classifier.name,
+        "texts": len(test),
+        "digest": test.digest(),
+        "rounds": rounds,
+        "cpu": cpu_name(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "onnxruntime": onnxruntime.__version__,
+        "predicted": predicted_speedup(half, dense.config, SHAPES[-1][1]),
+    }
+
+
+def options() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/agnews-minilm"), help="an unpruned one")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="CPU threads, one after the other")
@@ -126,28 +143,27 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("docs/BENCHMARKS.md"), help="the page; its figures go beside it"
     )
-    given = parser.parse_args()
-    classifier = BudgetedClassifier.from_pretrained(given.checkpoint)
-    dense, data = classifier.checkpoint.model, load_task("agnews")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    given = options()
+    classifier, data = BudgetedClassifier.from_pretrained(given.checkpoint), load_task("agnews")
     test = data.test.subset(given.texts, seed=0) if given.texts else data.test
     parts = [test.take(range(start, len(test), PARTS)) for start in range(min(PARTS, len(test)))]
-    about = {
-        "checkpoint": classifier.name, "texts": len(test),
-        "digest": test.digest(), "rounds": given.rounds, "cpu": cpu_name(), "torch": torch.__version__,
-        "transformers": transformers.__version__, "onnxruntime": onnxruntime.__version__,
-        "predicted": predicted_speedup(pruned_config(dense.config, plan_at(dense, 0.5)), dense.config, SHAPES[-1][1]),
-    }  # fmt: skip
-    measured = Measured(given.out.with_suffix(".jsonl"), about)
+    measured = Measured(given.out.with_suffix(".jsonl"), about(classifier, test, given.rounds))
     shallow = three_layers(classifier, data, given.out.with_suffix(".training"))
-    validation = encode(data.validation, classifier.checkpoint.tokenizer)
-    examples = labelled_batches(validation, dense.config.pad_token_id)
+    config = classifier.checkpoint.model.config
+    examples = labelled_batches(encode(data.validation, classifier.checkpoint.tokenizer), config.pad_token_id)
     with alone():
         for threads in given.threads:
             torch.set_num_threads(threads)
             those = contestants(classifier, examples, shallow)
-            for step in measure(measured, those, parts, dense.config.vocab_size, threads, given.rounds):
+            for step in measure(measured, those, parts, config.vocab_size, threads, given.rounds):
                 print(step, flush=True)
-    given.out.write_text(page(about, measured.records, [(key(one), one) for one in those]), encoding="utf-8")
+    named = [(key(one), one) for one in those]
+    given.out.write_text(page(measured.about, measured.records, named), encoding="utf-8")
     print(f"{given.out} written.")
 
 

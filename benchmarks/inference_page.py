@@ -1,10 +1,12 @@
 """The page about the benchmark of inference: tables from its records, nothing of its own."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bba.measure.choice import unbeaten
 from bba.measure.metrics import wilson
 from bba.model import Setting
 from benchmarks.contestants import HF_MODEL, HF_PIPELINE, Contestant
@@ -75,13 +77,10 @@ def _table(records: Records, those: Sequence[Named]) -> str:
 
 def _unbeaten(records: Records, those: Sequence[Named]) -> str:
     """Name those that nobody else is at least as quick and as right as, the quickest last; ours have no privilege."""
-    points = {name: (_rate(records, name), _right(records, name)) for name, _ in those}
-    left = [
-        name
-        for name, (rate, right) in points.items()
-        if not any(other[0] >= rate and other[1] >= right for key, other in points.items() if key != name)
-    ]
-    told = "; ".join(sorted(left, key=lambda name: points[name]))
+    names = [name for name, _ in those]
+    seconds, right = [_parts(records, name).sum() for name in names], [_right(records, name) for name in names]
+    left = itertools.compress(zip(seconds, names, strict=True), unbeaten(seconds, right))
+    told = "; ".join(name for _, name in sorted(left, reverse=True))
     return f"In texts per second and accuracy together nobody beats, from the slowest to the quickest: {told}.\n"
 
 

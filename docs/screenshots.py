@@ -10,11 +10,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock
 from PIL import Image
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
-from bba.measure.latency import LOCK
+from bba.measure.latency import alone
 from benchmarks.app_latency import FLAGS
 from benchmarks.app_server import server
 
@@ -34,7 +33,7 @@ SETTLE_MS = 1_000
 def main() -> None:
     """Take the pictures and write them as one."""
     expect.set_options(timeout=WAIT_MS)
-    with FileLock(LOCK), server() as (address, _), sync_playwright() as playwright:
+    with alone(), server() as (address, _), sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         page = chromium.new_page(viewport=SIZE)
         page.set_default_timeout(WAIT_MS)

@@ -115,7 +115,7 @@ def test_routed_texts_cost_no_more_than_the_fixed_budget_on_validation(compared)
     train, validation = (encode(split, tokenizer) for split in (data.train.subset(80, 0), data.validation))
     contestants = Contestants(lambda: (None, tokenizer), (train, validation), replace(TRAINING, ffn=True), work)
     for setting in (Setting(0.5), Setting(0.5, 0.5), Setting(0.3, 0.2)):
-        climbed = contestants.routed(setting)(validation["input_ids"], 7)
+        climbed = contestants.per_text("routed", setting)(validation["input_ids"], 7)
         fixed = contestants.model("budgeted", setting).config
         lengths = [len(row) for row in validation["input_ids"]]
         dense = contestants.model("dense", Setting(1.0)).config

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from bba.measure.answers import Answers, answers_of
 from bba.measure.ladder_choice import ladder_within
 from bba.measure.metrics import grid
-from bba.model import BBAForSequenceClassification, BudgetFormerForSequenceClassification, Setting, units_at
+from bba.model import BBAForSequenceClassification, Setting, units_at
 from bba.onnx_graph import card_of, write_onnx
 from bba.onnx_model import OnnxModel
 from bba.pruning.importance import Scores, chance, importance, magnitude, set_order
@@ -21,7 +21,7 @@ from bba.pruning.plan import Plan, everything
 from bba.pruning.surgery import prune, prune_to
 from bba.settings import StageSettings, TrainSettings
 from bba.training.budgetformer import train_policies
-from bba.training.per_text import Router
+from bba.training.per_text import Former, Router
 from bba.training.stages import (
     gate_stages,
     labelled_batches,
@@ -95,12 +95,21 @@ class Contestants:
             return prune_to(self._gated(method), *setting)
         return prune_to(self._ranked[method], *setting)
 
-    def budgetformer(self, setting: Setting) -> BudgetFormerForSequenceClassification:
-        """Return the BudgetFormer whose texts get this head budget on average, trained if it was not yet."""
-        folder, warm = self._folder_of("budgetformer", setting), copy.deepcopy(self._warm)
-        return train_policies(warm, self._tokenizer, self._taught, self.settings, setting.budget, folder).eval()
+    def per_text(self, method: str, setting: Setting) -> Router | Former:
+        """Return a method that spends on each text what it needs, about a setting on average; trained if need be.
 
-    def routed(self, setting: Setting) -> Router:
+        Args:
+            method: a name in `bba.measure.results.PER_TEXT`.
+            setting: head and FFN budget.
+        """
+        return self._routed(setting) if method == "routed" else self._former(setting)
+
+    def _former(self, setting: Setting) -> Former:
+        folder, warm = self._folder_of("budgetformer", setting), copy.deepcopy(self._warm)
+        model = train_policies(warm, self._tokenizer, self._taught, self.settings, setting.budget, folder)
+        return Former(model.eval())
+
+    def _routed(self, setting: Setting) -> Router:
         """Return the budgeted checkpoint with the ladder that is best on validation at the mean cost of a setting."""
         answers = self._answers if setting in self._answers.settings else self._answers.and_of(self._at([setting]))
         cost = answers.encoder_flops()[answers.settings.index(setting)].sum() / answers.dense_flops()

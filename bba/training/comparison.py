@@ -10,20 +10,18 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from torch import Tensor, nn
+from torch import Tensor
 
 from bba.measure.latency import LatencySettings, alone, cpu_name, interquartile_range, time_in_turn, usual_length
 from bba.measure.memory import peak_bytes
 from bba.measure.metrics import quality_of, score_answers
 from bba.measure.results import HEADS_ALONE, OURS, PER_TEXT, WHOLE, ResultRow
 from bba.measure.walltime import BATCHES, TIMED_TEXTS, Rows, Run, time_over_texts
-from bba.model import BBAConfig, Setting
-from bba.model.budgetformer_inference import choose_and_classify
+from bba.model import Setting
 from bba.model.inference import logits_of
 from bba.model.packed import PackedClassifier
 from bba.pruning.cost import flops, parameters
 from bba.training.baselines import Contestants
-from bba.training.per_text import Spent, spent_by_budgetformer
 
 logger = logging.getLogger(__name__)
 
@@ -128,22 +126,15 @@ def _score_per_text(
     contestants: Contestants, entry: Entry, data: tuple[Dataset, Dataset]
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Return test answers and values of a method that spends on each text what it needs."""
-    model: nn.Module
-    spend: Callable[[Rows, int], Spent]
-    config: BBAConfig
-    if entry.method == "routed":
-        router = contestants.routed(entry.setting)
-        model, config, spend = router.model, router.model.config, router.spent
-    else:
-        model = former = contestants.budgetformer(entry.setting)
-        config, spend = former.config, partial(spent_by_budgetformer, former)
-    validation, test = (spend(split["input_ids"], usual_length(config)) for split in data)
+    method = contestants.per_text(entry.method, entry.setting)
+    config = method.model.config
+    validation, test = (method.spent(split["input_ids"], usual_length(config)) for split in data)
     quality = asdict(quality_of(test.answers, data[1]["labels"], len(config.labels)))
     values = {name: quality[name] for name in QUALITY}
     values |= {name: getattr(test, name) for name in ("heads", "blocks", "encoder_cost", "flops")}
     values["cost"] = test.heads / config.num_dense_heads
     values["validation_accuracy"] = float((validation.answers == np.asarray(data[0]["labels"])).mean())
-    values["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+    values["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
     return test.answers, values
 
 
@@ -203,10 +194,8 @@ def _wall_times(contestants: Contestants, rows: Rows, wanted: Sequence[Entry]) -
 
 
 def _run_of(contestants: Contestants, entry: Entry) -> Run:
-    if entry.method == "routed":
-        return contestants.routed(entry.setting)
-    if entry.method == "budgetformer":
-        return partial(choose_and_classify, contestants.budgetformer(entry.setting))
+    if entry.method in PER_TEXT:
+        return contestants.per_text(entry.method, entry.setting)
     if entry.method == INT8:
         return contestants.int8().logits_of
     return partial(logits_of, contestants.model(entry.method, entry.setting))

@@ -10,11 +10,14 @@ from bba.measure.budgetformer import encoder_share_of
 from bba.measure.ladder import Rung
 from bba.measure.walltime import Rows
 from bba.model import BBAConfig, BudgetFormerForSequenceClassification, SequenceClassifier
-from bba.model.budgetformer_inference import choose_and_classify
+from bba.model.budgetformer_inference import Chosen, choose_and_classify
 from bba.pruning.cost import USUAL_LENGTH, chosen_flops, encoder_share, flops
 from bba.pruning.plan import plan_at
 from bba.pruning.surgery import pruned_config
 from bba.routing import Climb, climb
+
+BATCH = 64
+"""Texts at a time where nothing is timed; it changes no answer and no cost."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,31 @@ class Spent:
     """FLOPs of a text if all had the length that is timed."""
 
 
-def spent_by_budgetformer(model: BudgetFormerForSequenceClassification, rows: Rows, length: int) -> Spent:
-    """Classify token lists with a BudgetFormer; `length` is in tokens."""
-    chosen = choose_and_classify(model, rows)
-    counts = chosen.counts.tolist()
-    return Spent(
-        answers=chosen.logits.argmax(dim=1).numpy(),
-        heads=float(chosen.counts.sum(dim=1).double().mean()),
-        blocks=0.0,
-        encoder_cost=encoder_share_of(model.config, counts, [USUAL_LENGTH] * len(rows)),
-        flops=round(np.mean([chosen_flops(model.config, heads, length).total for heads in counts])),
-    )
+class Former:
+    """A BudgetFormer.
+
+    Args:
+        model: in evaluation mode.
+    """
+
+    def __init__(self, model: BudgetFormerForSequenceClassification) -> None:
+        self.model = model
+
+    def __call__(self, rows: Rows, batch_size: int) -> Chosen:
+        """Classify token lists, so many at a time."""
+        return choose_and_classify(self.model, rows, batch_size)
+
+    def spent(self, rows: Rows, length: int) -> Spent:
+        """Classify token lists; `length` is in tokens."""
+        chosen, config = self(rows, BATCH), self.model.config
+        counts = chosen.counts.tolist()
+        return Spent(
+            answers=chosen.logits.argmax(dim=1).numpy(),
+            heads=float(chosen.counts.sum(dim=1).double().mean()),
+            blocks=0.0,
+            encoder_cost=encoder_share_of(config, counts, [USUAL_LENGTH] * len(rows)),
+            flops=round(np.mean([chosen_flops(config, heads, length).total for heads in counts])),
+        )
 
 
 class Router:
@@ -65,7 +82,7 @@ class Router:
 
     def spent(self, rows: Rows, length: int) -> Spent:
         """Classify token lists; every rung that a text was tried on counts. `length` is in tokens."""
-        climbed = self(rows, 64)
+        climbed = self(rows, BATCH)
         configs = [self._at(*rung.setting)[1] for rung in self.ladder]
         stay = np.bincount(climbed.rungs, minlength=len(configs)) / len(rows)
         reach = stay[::-1].cumsum()[::-1]
