@@ -279,3 +279,10 @@ def test_methods_of_a_budget_stand_side_by_side_and_never_reach_the_next():
 def test_the_results_lie_beside_the_app_unless_told_otherwise(monkeypatch):
     monkeypatch.delenv("BBA_RESULTS", raising=False)
     assert state.results_root() == Path(APP).parent / "docs" / "results"
+
+
+def test_methods_that_are_equally_accurate_do_not_stretch_the_axis():
+    rows = [asdict(row(method, 0.5, seed)) for method in METHODS for seed in (0, 1)]
+    means = method_charts.points(pd.DataFrame(rows))
+    bottom, top = method_charts.accuracy_chart(means, "encoder cost", Setting(0.5)).layout.yaxis.range
+    assert 0.88 < bottom < 0.9 < top < 0.92

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from bba.measure.choice import unbeaten
 from bba.measure.results import METHODS, OURS, summarise
 from bba.model import Setting
-from bba.ui.charts import ACCENT, COLORS, GREY, SECOND, blank, literal
+from bba.ui.charts import ACCENT, COLORS, GREY, SECOND, blank, literal, span
 
 
 class Axis(NamedTuple):
@@ -133,7 +133,7 @@ def accuracy_chart(means: pd.DataFrame, axis: str, now: Setting) -> go.Figure:
             x=ours["x"], y=ours["accuracy"], mode="markers", name="chosen now", marker=ring, hoverinfo="skip"
         )
     figure.update_xaxes(title=x.title, tickformat=x.tickformat, nticks=7)
-    figure.update_yaxes(title="accuracy (0 to 1; axis not from 0)")
+    figure.update_yaxes(title="accuracy (axis not from 0)", range=span(pd.concat([means["low"], means["high"]])))
     return figure
 
 
